@@ -40,7 +40,7 @@ def load_hypothesis_profile() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Who leaves Spark's tests out need not have PySpark, which they import; who asks for them is told by that import."""
+    """Who leaves Spark's tests out need not have PySpark, which they import; who asks for them learns it from that import."""
     return True if collection_path == SPARK and "not spark" in config.option.markexpr else None
 
 

@@ -143,7 +143,7 @@ def command(
     options = parser.parse_args(arguments)
     if options.rounds is not None and options.rounds < 1:
         parser.error("--rounds must be at least 1")
-    if not any(options.only in one for one in names):
+    if not any(options.only in name for name in names):
         parser.error(f"no workload has {options.only!r} in its name: {', '.join(names)}")
     rounds = options.rounds or (1 if options.quick else ROUNDS)
     chosen = [load for load in loads(quick=options.quick) if options.only in load.name]

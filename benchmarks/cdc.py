@@ -137,8 +137,8 @@ async def _run(
 
 def _execute(server: Postgres, *statements: str) -> None:
     with psycopg.connect(server.dsn, autocommit=True) as connection:
-        for one in statements:
-            connection.execute(one)
+        for statement in statements:
+            connection.execute(statement)
 
 
 def main(arguments: list[str]) -> int:
@@ -160,9 +160,9 @@ def main(arguments: list[str]) -> int:
     print(describe())
     print(f"{'rows/s':<10} {'Busway':>10} {'Debezium':>10} {'ratio':>7}")
     for place, phase in enumerate(("snapshot", "stream")):
-        ours = [one[place] for one in samples["ours"]]
-        theirs = [one[place] for one in samples["debezium"]]
-        ratio = statistics.median(mine / other for mine, other in zip(ours, theirs, strict=True))
+        ours = [sample[place] for sample in samples["ours"]]
+        theirs = [sample[place] for sample in samples["debezium"]]
+        ratio = statistics.median(own_s / other for own_s, other in zip(ours, theirs, strict=True))
         print(f"{phase:<10} {statistics.median(ours):>10,.0f} {statistics.median(theirs):>10,.0f} {ratio:>7.2f}")
     return 0
 

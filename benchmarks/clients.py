@@ -55,15 +55,15 @@ def create_topic(bootstrap_servers: str, name: str, partitions: int) -> None:
             future.result(WAIT_SECONDS)
     until = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < until:
-        found = admin.list_topics(name, timeout=WAIT_SECONDS).topics[name]
-        if found.error is None and len(found.partitions) == partitions:
+        described = admin.list_topics(name, timeout=WAIT_SECONDS).topics[name]
+        if described.error is None and len(described.partitions) == partitions:
             return
         time.sleep(0.02)
     raise LoadFailed(f"{name} has no leaders")
 
 
 def delete_topic(bootstrap_servers: str, name: str) -> None:
-    """Remove a topic, and let what it left in the page cache go to disk, so that it burdens nobody's turn."""
+    """Remove a topic, and let what it left in the page cache go to disk, so that it burdens no other measurement."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": _ERRORS})
     for future in admin.delete_topics([name]).values():
         future.result(WAIT_SECONDS)
@@ -178,10 +178,10 @@ def java_produce(bootstrap_servers: str, topic: str, records: int, size: int) ->
 
 def parse_produced(output: str) -> Moved:
     """The last summary of kafka-producer-perf-test, which is the one without warm-up."""
-    found = _SENT.findall(output)
-    if not found:
+    sent = _SENT.findall(output)
+    if not sent:
         raise LoadFailed(f"the producer tool said:\n{output[-2000:]}")
-    records, rate = int(found[-1][0]), float(found[-1][1])
+    records, rate = int(sent[-1][0]), float(sent[-1][1])
     return Moved(records, records / rate if rate else math.inf)
 
 

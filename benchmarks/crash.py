@@ -67,7 +67,9 @@ class Figures:
     def row(self, subject: str, client: str) -> str:
         """A line of the table."""
         shown = [statistics.median(self.kills_s), percentile(self.kills_s, 99), self.start_s]
-        return f"| {subject} | {client} | {len(self.kills_s)} | " + " | ".join(f"{one:.1f}" for one in shown) + " |"
+        return (
+            f"| {subject} | {client} | {len(self.kills_s)} | " + " | ".join(f"{figure:.1f}" for figure in shown) + " |"
+        )
 
 
 def percentile(values: list[float], percent: int) -> float:
@@ -185,15 +187,15 @@ def main(arguments: list[str] | None = None) -> int:
     machine["load average at the end"] = load_average()
     target = ROOT / ".cache" / "bench" / f"crash-{now:%Y%m%d-%H%M%S}.json"
     target.parent.mkdir(parents=True, exist_ok=True)
-    told = {
-        subject: {name: {"start_s": one.start_s, "kills_s": one.kills_s} for name, one in found.items()}
-        for subject, found in results.items()
+    seconds = {
+        subject: {name: {"start_s": times.start_s, "kills_s": times.kills_s} for name, times in subject_times.items()}
+        for subject, subject_times in results.items()
     }
-    target.write_text(json.dumps({"machine": machine, "seconds": told}, indent=1) + "\n")
+    target.write_text(json.dumps({"machine": machine, "seconds": seconds}, indent=1) + "\n")
     print("\n".join(f"{name}: {value}" for name, value in machine.items()))
     print("\n| broker | client | kills | p50, s | p99, s | start, s |\n|---|---|---|---|---|---|")
-    for subject, found in results.items():
-        print("\n".join(one.row(subject, name) for name, one in found.items()))
+    for subject, subject_times in results.items():
+        print("\n".join(times.row(subject, name) for name, times in subject_times.items()))
     print(f"\nwritten to {Path(os.path.relpath(target, ROOT))}")
     return 0
 

@@ -56,7 +56,7 @@ async def serve(bootstrap: str, group: str, results: str, guarantee: Any, record
     @app.publish(fares)
     @app.subscribe(rides, guarantee=guarantee, concurrency=concurrency)
     async def price(ride: Ride) -> Ride:
-        progress.one()
+        progress.count_record()
         return ride
 
     async with app:
@@ -95,7 +95,7 @@ async def make_topic(bootstrap: str, name: str) -> None:
 async def check(bootstrap: str, group: str, results: str, records: int) -> str:
     """What is wrong with what a turn left behind; empty if nothing is."""
     async with Admin(bootstrap) as admin:
-        committed = sum(found.offset for found in (await admin.list_group_offsets(group)).values())
+        committed = sum(committed.offset for committed in (await admin.list_group_offsets(group)).values())
     written = 0
     async for _ in read_to_end(bootstrap, results, isolation_level="read_committed"):
         written += 1
@@ -122,21 +122,21 @@ def take_turn(name: str, bootstrap: str, records: int) -> dict[str, float]:
 
 def compare(broker: str, records: int, rounds: int, names: list[str]) -> None:
     """The turns of all, round by round, and a table of medians."""
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    samples: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     with START[broker](Durability.OS) as subject:
         asyncio.run(fill(subject.bootstrap_servers, records))
         for number in range(rounds):
             for name in names:
                 sample = take_turn(name, subject.bootstrap_servers, records)
-                found[name].append(sample)
+                samples[name].append(sample)
                 rate = f"{records / sample['seconds']:,.0f}/s"
                 print(f"{broker}, round {number + 1}, {name}: {rate}", file=sys.stderr, flush=True)
     print(f"On {broker}:\n\n| service | read, handled, written/s | CPU s per 100,000 | {OURS} is times as fast |")
     print("|---|---|---|---|")
     for name in names:
-        rate = statistics.median(records / sample["seconds"] for sample in found[name])
-        cpu_s = statistics.median(sample["cpu_s"] * 100_000 / records for sample in found[name])
-        pairs = zip(found[OURS], found[name], strict=True) if OURS in found else ()
+        rate = statistics.median(records / sample["seconds"] for sample in samples[name])
+        cpu_s = statistics.median(sample["cpu_s"] * 100_000 / records for sample in samples[name])
+        pairs = zip(samples[OURS], samples[name], strict=True) if OURS in samples else ()
         ratios = [other["seconds"] / ours["seconds"] for ours, other in pairs]
         ratio = f"{statistics.median(ratios):.2f}" if ratios else ""
         print(f"| {name} | {rate:,.0f} | {cpu_s:.2f} | {ratio} |")

@@ -49,9 +49,9 @@ def batch(size: int, record_bytes: int = 100) -> Batch:
     """A batch of at most `size` bytes of equal records, of one at least; they hold no bytes that repeat."""
     filling = bytes((at * 167 + (at >> 8) * 13) & 0xFF for at in range(record_bytes))
     now_ms = time.time_ns() // 1_000_000  # older records would be deleted under the benchmark, by retention
-    one = BatchBuilder()
-    one.append(now_ms, None, filling)
-    each = len(one.build()) - _BATCH_HEADER_BYTES
+    single = BatchBuilder()
+    single.append(now_ms, None, filling)
+    each = len(single.build()) - _BATCH_HEADER_BYTES
     count = max(1, (size - _BATCH_HEADER_BYTES) // (each + 2))
     builder = BatchBuilder()
     for _ in range(count):

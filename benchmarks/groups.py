@@ -93,7 +93,7 @@ class Rebalance:
 
 
 class Many:
-    """Very many groups and partitions, of which nobody wants anything but now and then the list.
+    """Very many groups and partitions, of which clients want only the list now and then.
 
     Args:
         groups: each has committed offsets for ten partitions.
@@ -125,7 +125,7 @@ class Many:
                 topic = OffsetCommitRequestTopic(name=f"many-{number % self._topics}", partitions=partitions)
                 request = OffsetCommitRequest(group_id=f"many-{number}", member_id="", topics=[topic])
                 answer = await client.ask(request, 8)
-                codes = {partition.error_code for one in answer.topics for partition in one.partitions}
+                codes = {partition.error_code for topic in answer.topics for partition in topic.partitions}
                 if codes != {0}:
                     raise LoadFailed(f"{self.name}: a commit was answered with {codes}")
 
@@ -163,8 +163,8 @@ class Many:
                     if topic.name.startswith("many-")
                     for part in topic.partitions
                 ]
-                told = (await client.ask(OffsetFetchRequest(groups=groups), 8)).groups
-                there = [group.error_code == 0 and len(group.topics) == 1 for group in told]
+                groups_served = (await client.ask(OffsetFetchRequest(groups=groups), 8)).groups
+                there = [group.error_code == 0 and len(group.topics) == 1 for group in groups_served]
                 if led.count(True) == self._topics * 100 and there.count(True) == self._groups:
                     return
                 await asyncio.sleep(_AGAIN_S)

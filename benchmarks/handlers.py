@@ -50,8 +50,8 @@ class Progress:
         self.cpu_began = 0.0
         self.done = asyncio.Event()
 
-    def one(self) -> None:
-        """A record was handled."""
+    def count_record(self) -> None:
+        """Count a handled record; the last one sets `done`."""
         if not self.began:
             self.began, self.cpu_began = time.monotonic(), time.process_time()
         self.left -= 1
@@ -66,7 +66,7 @@ async def with_busway(bootstrap: str, group: str, progress: Progress) -> None:
 
     @app.subscribe(rides)
     async def handle(ride: Ride) -> None:
-        progress.one()
+        progress.count_record()
 
     async with app:
         await progress.done.wait()
@@ -75,7 +75,7 @@ async def with_busway(bootstrap: str, group: str, progress: Progress) -> None:
 async def _with_faststream(broker: Any, group: str, progress: Progress, **options: Any) -> None:
     @broker.subscriber(TOPIC, group_id=group, auto_offset_reset="earliest", **options)
     async def handle(ride: Ride) -> None:
-        progress.one()
+        progress.count_record()
 
     async with broker:
         await broker.start()
@@ -137,7 +137,7 @@ async def take_turn(name: str, bootstrap: str, records: int) -> dict[str, float]
     await TURNS[name](bootstrap, group, progress)
     seconds, cpu_s = time.monotonic() - progress.began, time.process_time() - progress.cpu_began
     async with Admin(bootstrap) as admin:
-        committed = sum(found.offset for found in (await admin.list_group_offsets(group)).values())
+        committed = sum(committed.offset for committed in (await admin.list_group_offsets(group)).values())
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"seconds": seconds, "cpu_s": cpu_s, "committed": committed, "memory_mb": memory_mb}
 
@@ -155,28 +155,30 @@ async def fill(bootstrap: str, records: int) -> None:
 
 def compare(records: int, rounds: int, names: list[str]) -> None:
     """The turns of all, round by round, and a table of medians."""
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    samples: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     with busway(Durability.OS) as subject:
         asyncio.run(fill(subject.bootstrap_servers, records))
         for number in range(rounds):
             for name in names:
                 command = [sys.executable, "-m", "benchmarks.handlers", "--turn", name]
-                mine = share(name, records)
-                command += ["--bootstrap", subject.bootstrap_servers, "--records", str(mine)]
+                own_records = share(name, records)
+                command += ["--bootstrap", subject.bootstrap_servers, "--records", str(own_records)]
                 done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=TURN_S)
                 sample = json.loads(done.stdout)
-                if sample["committed"] < mine:
-                    print(f"{name}: only {sample['committed']:.0f} of {mine} are committed", file=sys.stderr)
-                found[name].append(
-                    {key: one / mine for key, one in sample.items()} | {"memory_mb": sample["memory_mb"]}
+                if sample["committed"] < own_records:
+                    print(f"{name}: only {sample['committed']:.0f} of {own_records} are committed", file=sys.stderr)
+                samples[name].append(
+                    {key: value / own_records for key, value in sample.items()} | {"memory_mb": sample["memory_mb"]}
                 )
-                print(f"round {number + 1}, {name}: {mine / sample['seconds']:,.0f}/s", file=sys.stderr, flush=True)
+                print(
+                    f"round {number + 1}, {name}: {own_records / sample['seconds']:,.0f}/s", file=sys.stderr, flush=True
+                )
     print("| service | handled/s | CPU s per 100,000 | peak MB | Busway is times as fast |\n|---|---|---|---|---|")
     for name in names:
-        rate = statistics.median(1 / sample["seconds"] for sample in found[name])
-        cpu_s = statistics.median(sample["cpu_s"] * 100_000 for sample in found[name])
-        memory_mb = statistics.median(sample["memory_mb"] for sample in found[name])
-        pairs = zip(found[OURS], found[name], strict=True) if OURS in found else ()
+        rate = statistics.median(1 / sample["seconds"] for sample in samples[name])
+        cpu_s = statistics.median(sample["cpu_s"] * 100_000 for sample in samples[name])
+        memory_mb = statistics.median(sample["memory_mb"] for sample in samples[name])
+        pairs = zip(samples[OURS], samples[name], strict=True) if OURS in samples else ()
         ratios = [other["seconds"] / ours["seconds"] for ours, other in pairs]
         ratio = f"{statistics.median(ratios):.2f}" if ratios else ""
         print(f"| {name} | {rate:,.0f} | {cpu_s:.2f} | {memory_mb:.0f} | {ratio} |")

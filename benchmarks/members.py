@@ -156,7 +156,7 @@ class ClassicMember(Member):
         return int(joined.generation_id)
 
     def _assignments(self, members: list[str]) -> list[SyncGroupRequestAssignment]:
-        """What the leader says; nobody else knows any members."""
+        """What the leader says; no other member knows any."""
         if not members:
             return []
         subscriptions = {member: Subscription(topics=(self._share.topic,)) for member in members}
@@ -168,7 +168,7 @@ class ClassicMember(Member):
 
 
 class ConsumerMember(Member):
-    """A member by the consumer protocol (KIP-848), which gives up and takes over at once what it is told to."""
+    """A member by the consumer protocol (KIP-848), which gives up and takes over at once what it is asked to."""
 
     def __init__(self, bootstrap_servers: str, group: str, share: Share) -> None:
         super().__init__(bootstrap_servers, group, share)
@@ -176,21 +176,21 @@ class ConsumerMember(Member):
 
     async def run(self) -> None:
         """Be a member until cancelled."""
-        epoch, owned, told = 0, frozenset[int](), False
+        epoch, owned, reported = 0, frozenset[int](), False
         async with self._client as client:
             while True:
-                answer = await client.ask(self._heartbeat(epoch, owned, told=told), 1)
+                answer = await client.ask(self._heartbeat(epoch, owned, reported=reported), 1)
                 _expect(answer.error_code)
-                epoch, told = answer.member_epoch, True
+                epoch, reported = answer.member_epoch, True
                 if answer.assignment is None:
                     self._share.has(self._member_id, owned)
                     await asyncio.sleep(HEARTBEAT_S)
                     continue
-                assigned = [number for one in answer.assignment.topic_partitions for number in one.partitions]
-                told, owned = frozenset(assigned) == owned, frozenset(assigned)
+                assigned = [number for topic in answer.assignment.topic_partitions for number in topic.partitions]
+                reported, owned = frozenset(assigned) == owned, frozenset(assigned)
                 self._share.has(self._member_id, owned)
 
-    def _heartbeat(self, epoch: int, owned: frozenset[int], *, told: bool) -> ConsumerGroupHeartbeatRequest:
+    def _heartbeat(self, epoch: int, owned: frozenset[int], *, reported: bool) -> ConsumerGroupHeartbeatRequest:
         """Everything when it joins, then what it has where that has changed."""
         partitions = [TopicPartitions(topic_id=self._share.topic_id, partitions=sorted(owned))] if owned else []
         request = ConsumerGroupHeartbeatRequest(group_id=self._group, member_id=self._member_id, member_epoch=epoch)
@@ -198,7 +198,7 @@ class ConsumerMember(Member):
             request.rebalance_timeout_ms = REBALANCE_MS
             request.subscribed_topic_names = [self._share.topic]
             request.topic_partitions = []
-        elif not told:
+        elif not reported:
             request.topic_partitions = partitions
         return request
 
@@ -206,8 +206,8 @@ class ConsumerMember(Member):
 async def coordinated(client: RawClient, group: str) -> None:
     """Return when there is a coordinator that answers for the group; Kafka makes and loads the topic when it is first asked."""
     for _ in range(200):
-        found = await client.ask(FindCoordinatorRequest(key=group), 2)
-        if found.error_code == ErrorCode.NONE:
+        coordinator = await client.ask(FindCoordinatorRequest(key=group), 2)
+        if coordinator.error_code == ErrorCode.NONE:
             described = await client.ask(DescribeGroupsRequest(groups=[group]), 4)
             if described.groups[0].error_code not in _COME_AGAIN:
                 return

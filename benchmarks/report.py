@@ -38,7 +38,7 @@ class Row:
     @property
     def ratios(self) -> list[float]:
         """Busway/Kafka of each round."""
-        return [mine / other for mine, other in zip(self.ours, self.theirs, strict=False) if other]
+        return [own_rate / other for own_rate, other in zip(self.ours, self.theirs, strict=False) if other]
 
     @property
     def ratio(self) -> float | None:

@@ -55,7 +55,7 @@ def version(number: int) -> str:
         {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
         {"name": "fare", "type": "double"},
     ]
-    fields += [{"name": f"extra_{one}", "type": ["null", "string"], "default": None} for one in range(1, number)]
+    fields += [{"name": f"extra_{extra}", "type": ["null", "string"], "default": None} for extra in range(1, number)]
     return json.dumps({"type": "record", "name": "Ride", "fields": fields})
 
 
@@ -153,18 +153,20 @@ def report(samples: dict[str, list[list[dict[str, float]]]], records: int, versi
     ]
     warm = {variant: [_best(run) for run in runs] for variant, runs in samples.items()}
     for variant, runs in samples.items():
-        ratios = [raw["seconds"] / mine["seconds"] for raw, mine in zip(warm.get(RAW, []), warm[variant], strict=False)]
+        ratios = [
+            raw["seconds"] / own_run["seconds"] for raw, own_run in zip(warm.get(RAW, []), warm[variant], strict=False)
+        ]
         cold = records / statistics.median(run[0]["seconds"] for run in runs) / 1000
-        speed = records / statistics.median(one["seconds"] for one in warm[variant]) / 1000
-        cpu = records / statistics.median(one["cpu"] for one in warm[variant]) / 1000
-        planning = statistics.median(one["planned"] for one in warm[variant])
+        speed = records / statistics.median(run["seconds"] for run in warm[variant]) / 1000
+        cpu = records / statistics.median(run["cpu"] for run in warm[variant]) / 1000
+        planning = statistics.median(run["planned"] for run in warm[variant])
         ratio = f"{statistics.median(ratios):.2f} | {min(ratios):.2f} to {max(ratios):.2f}" if ratios else " | "
         lines.append(f"| {versions} | {variant} | {cold:.0f} | {speed:.0f} | {ratio} | {cpu:.0f} | {planning:.2f} |")
     return "\n".join(lines)
 
 
 def _best(run: list[dict[str, float]]) -> dict[str, float]:
-    return min(run[1:], key=lambda one: one["seconds"])
+    return min(run[1:], key=lambda run: run["seconds"])
 
 
 def main() -> int:
@@ -203,7 +205,7 @@ def latency(rounds: int, where: Path | None) -> int:
 
     samples = realtime.measure(rounds)
     print(realtime.report(samples))
-    gathered = {mode: [asdict(one) for one in taken] for mode, taken in samples.items()}
+    gathered = {mode: [asdict(sample) for sample in taken] for mode, taken in samples.items()}
     keep(gathered, where or Path(tempfile.gettempdir()) / "busway-spark-latency.json")
     return 0
 

@@ -75,11 +75,11 @@ class Transactions:
         try:
             await asyncio.gather(*(producer.start() for producer in producers))
             for _ in range(WARM_UP):
-                await asyncio.gather(*(self._transaction(one, topic, value) for one in producers))
+                await asyncio.gather(*(self._transaction(producer, topic, value) for producer in producers))
             before, begun = cpu_seconds(subject.pid), time.perf_counter()
             runs = [self._until(producer, topic, value, begun + self._seconds) for producer in producers]
-            for one in await asyncio.gather(*runs):
-                taken_s += one
+            for run_s in await asyncio.gather(*runs):
+                taken_s += run_s
             return taken_s, time.perf_counter() - begun, cpu_seconds(subject.pid) - before
         finally:
             await asyncio.gather(*(producer.stop() for producer in producers))

@@ -22,7 +22,7 @@ _WAIT_S: Final = 60.0
 _SIZE: Final = struct.Struct(">i")
 _ERROR: Final = struct.Struct(">h")
 _RETRIED: Final = frozenset({3, 6})
-"""Unknown topic or partition, not leader: what a broker says for a moment after it has told of a new topic."""
+"""Unknown topic or partition, not leader: what a broker says for a moment after it has reported a new topic."""
 _body = memoryview(bytearray(1024 * 1024))
 
 
@@ -48,7 +48,7 @@ class Client:
 
     @property
     def blocked(self) -> bool:
-        """Whether the broker does not take what is to be sent."""
+        """Whether the broker does not take the payload."""
         return bool(self._unsent)
 
     def begin(self) -> None:
@@ -80,7 +80,7 @@ class Client:
 
 
 class Producer(Client):
-    """Sends frames in turn, so many at a time without an answer; with `in_flight=0` only when it is told.
+    """Sends frames in turn, so many at a time without an answer; with `in_flight=0` only on request.
 
     Attributes:
         answered: how many were acknowledged.
@@ -148,7 +148,7 @@ class Reader(Client):
     """Reads a partition, from its start again where its end is `end`, and throws the records away.
 
     Args:
-        end: the offset at which it begins anew; -1 follows the partition.
+        end: the offset at which it begins again; -1 follows the partition.
 
     Attributes:
         bytes_read: of whole batches.
@@ -179,7 +179,7 @@ class Reader(Client):
         self._put(self._fetch.frame(self._offset))
 
     def readable(self) -> None:
-        """Take in what came of an answer, and ask anew where it is whole."""
+        """Take in what came of an answer, and ask again where it is whole."""
         try:
             if self._left < 0:
                 with memoryview(self._head) as head:

@@ -167,8 +167,8 @@ def started(subject: Subject, idle_seconds: float) -> Figures:
 def loads(*, quick: bool) -> list[Workload]:
     """Every workload on a running broker."""
     small, large = (QUICK_SMALL, QUICK_LARGE) if quick else (SMALL, LARGE)
-    found: list[Workload] = []
+    workloads: list[Workload] = []
     for client in Client:
         for size in (large,) if quick and client is Client.JAVA else (small, large):
-            found += [Produce(client, size), Fetch(client, size)]
-    return [*found, LoneProduce(200 if quick else 2_000)]
+            workloads += [Produce(client, size), Fetch(client, size)]
+    return [*workloads, LoneProduce(200 if quick else 2_000)]

@@ -19,7 +19,7 @@ ALONE = ("tests/interop/judges",)
 
 
 class Scheduling(LoadFileScheduling):
-    """One process runs a file; a folder, where its tests share a broker; a test that shares nothing goes to whoever is free."""
+    """One process runs a file; a folder, where its tests share a broker; a test that shares nothing goes to a free process."""
 
     def _split_scope(self, nodeid: str) -> str:
         place = nodeid.partition("::")[0]

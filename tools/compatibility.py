@@ -50,12 +50,15 @@ CONTROLLERS_HEAD = (
 
 
 def handlers() -> list[ModuleType]:
-    """The modules that serve an API of which clients of a new cluster are told, by key."""
-    names = [one.name for one in pkgutil.iter_modules(busway_bus.handlers.__path__)]
+    """The modules that serve an API of which clients of a new cluster see, by key."""
+    names = [module.name for module in pkgutil.iter_modules(busway_bus.handlers.__path__)]
     modules = [importlib.import_module(f"busway_bus.handlers.{name}") for name in names]
     levels = levels_of_new_clusters()
-    told = {handler.key for handler in HANDLERS.values() if not handler.feature or handler.feature in levels}
-    return sorted((one for one in modules if hasattr(one, "API") and one.API in told), key=lambda one: int(one.API))
+    served = {handler.key for handler in HANDLERS.values() if not handler.feature or handler.feature in levels}
+    return sorted(
+        (module for module in modules if hasattr(module, "API") and module.API in served),
+        key=lambda module: int(module.API),
+    )
 
 
 def _row(module: ModuleType) -> str:
@@ -70,7 +73,11 @@ def _row(module: ModuleType) -> str:
 def page() -> str:
     """The whole text."""
     rows = [_row(module) for module in handlers()]
-    rows += ["", *CONTROLLERS_HEAD, *(_row(module) for module in sorted(CONTROLLERS, key=lambda one: int(one.API)))]
+    rows += [
+        "",
+        *CONTROLLERS_HEAD,
+        *(_row(module) for module in sorted(CONTROLLERS, key=lambda handler: int(handler.API))),
+    ]
     bounds = (
         f"\n## Bounds that Kafka does not have\n\nA request names at most {REQUEST_ELEMENTS_MAX:,} things: topics, partitions, resources and members all "
         "count. One that names more ends its connection, with a line in the broker's log; a consumer of more than about 6,000 topics of one "
@@ -135,7 +142,9 @@ def _inert() -> str:
 def _features() -> str:
     """Return the section on Kafka's features."""
     begun = levels_of_new_clusters()
-    rows = {one.name: f"{one.lowest}-{one.highest} | {begun.get(one.name, 0)} | " for one in FEATURES}
+    rows = {
+        feature.name: f"{feature.lowest}-{feature.highest} | {begun.get(feature.name, 0)} | " for feature in FEATURES
+    }
     rows |= {name: f"0 | 0 | {reason}" for name, reason in NOT_SERVED.items()}
     return (
         "\n## Features\n\nWhat is not served is not finalized, though Kafka 4.3.1 finalizes `eligible.leader.replicas.version` and "

@@ -41,10 +41,10 @@ def need(program: str) -> str:
     Raises:
         ToolMissing: it is not installed.
     """
-    found = shutil.which(program)
-    if found is None:
+    path = shutil.which(program)
+    if path is None:
         raise ToolMissing(f"{program} is not installed: {COMMAND} (or apt-get install -y {PACKAGES[program]})")
-    return found
+    return path
 
 
 def postgres_bin() -> Path:
@@ -53,7 +53,7 @@ def postgres_bin() -> Path:
     Raises:
         ToolMissing: it is not installed.
     """
-    beside = Path(found).resolve().parent if (found := shutil.which("postgres")) else None
+    beside = Path(postgres).resolve().parent if (postgres := shutil.which("postgres")) else None
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
     if beside is None and not debian:
         raise ToolMissing(f"PostgreSQL's server is not installed: {COMMAND} (or apt-get install -y postgresql)")

@@ -49,10 +49,10 @@ def need(program: str, packages: str) -> str:
     Raises:
         ToolMissing: it is not installed; names the Debian packages that bring it.
     """
-    found = shutil.which(program)
-    if found is None:
+    path = shutil.which(program)
+    if path is None:
         raise ToolMissing(f"{program} is not installed: apt-get install -y {packages}")
-    return found
+    return path
 
 
 def kafka_libs() -> Path:

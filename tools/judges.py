@@ -93,7 +93,9 @@ JUDGES = (
 
 def table() -> str:
     """The section of the page."""
-    rows = "".join(f"| {one.name} | {one.protocols} | {one.does} | {one.killed} | `{one.test}` |\n" for one in JUDGES)
+    rows = "".join(
+        f"| {judge.name} | {judge.protocols} | {judge.does} | {judge.killed} | `{judge.test}` |\n" for judge in JUDGES
+    )
     return (
         "\n## Judges\n\nClients and tools that others have written work on the broker while they and it are killed (SIGKILL, started again on the same "
         "data). Each run is a history, and one checker counts what is lost, duplicated, aborted and visible, torn, reordered or owned twice: "

@@ -62,10 +62,10 @@ def run(loops: int, syncing: int, command: Sequence[str]) -> int:
                 end(process)
         return code_of_command if code_of_command >= 0 else 128 - code_of_command
     finally:
-        for one in load:
-            one.kill()
-        for one in load:
-            one.wait()
+        for program in load:
+            program.kill()
+        for program in load:
+            program.wait()
 
 
 def main() -> int:

@@ -79,7 +79,7 @@ async def _send(devices: Devices, events: list[Position]) -> None:
 async def _seen(client: httpx2.AsyncClient, count: int) -> None:
     async with asyncio.timeout(WAIT_S):
         while True:
-            (city,) = [one for one in (await client.get("/cities")).json() if one["name"] == CITY]
+            (city,) = [city for city in (await client.get("/cities")).json() if city["name"] == CITY]
             if city.get("positions", 0) >= count:
                 return
             await asyncio.sleep(0.02)
@@ -93,9 +93,9 @@ async def _matches(devices: Devices, traffic: Traffic, seconds: int) -> list[flo
     wanted = seconds * REQUESTS_PER_S
 
     class Watch:
-        """Told of every ride, in the place of the devices' own."""
+        """Gets every ride, in the place of the devices' own."""
 
-        def told(self, ride: Ride) -> None:
+        def on_ride(self, ride: Ride) -> None:
             begun = asked.pop(ride.ride_id, None) if ride.status is Status.MATCHED else None
             if begun is not None:
                 waits_ms.append((time.perf_counter() - begun) * 1000)

@@ -47,9 +47,9 @@ async def measure(site: Site) -> Figures:
         async with httpx2.AsyncClient(base_url=url, timeout=20) as client:
             given = list(drive(TRUCKS, positions))
             begun = time.perf_counter()
-            await send_all(given, lambda one: topic.send_soon(one, one.truck_id), lambda _: None)
+            await send_all(given, lambda position: topic.send_soon(position, position.truck_id), lambda _: None)
             deadline = time.perf_counter() + SETTLE_SECONDS
-            while sum(one["positions"] for one in (await client.get("/trucks")).json()) < len(given):
+            while sum(truck["positions"] for truck in (await client.get("/trucks")).json()) < len(given):
                 assert time.perf_counter() < deadline, service.tail()
                 await asyncio.sleep(0.02)
             held = len(given) / (time.perf_counter() - begun)

@@ -44,8 +44,8 @@ def trained() -> tuple[Complete, list[MovieFactors]]:
     """A model of random vectors, always the same: how good it is makes it no slower."""
     chance = random.Random(1)
     movies = [
-        MovieFactors(movie_id=one, average=3.0, viewers=9, factors=[chance.gauss(0, 1) for _ in range(RANK)])
-        for one in range(MOVIES)
+        MovieFactors(movie_id=movie_id, average=3.0, viewers=9, factors=[chance.gauss(0, 1) for _ in range(RANK)])
+        for movie_id in range(MOVIES)
     ]
     complete = Complete(
         movies=MOVIES, checksum=recommend.checksum(movies), rank=RANK, regularisation=0.1, preferences=1, viewers=1,
@@ -57,7 +57,7 @@ def trained() -> tuple[Complete, list[MovieFactors]]:
 def events(count: int) -> list[Watched]:
     """So many watch events, of the extract again and again."""
     once = list(viewings(read(EXTRACT)))
-    return [once[one % len(once)] for one in range(count)]
+    return [once[index % len(once)] for index in range(count)]
 
 
 async def pushes(client: httpx2.AsyncClient, path: str) -> AsyncIterator[Any]:
@@ -81,9 +81,13 @@ async def measure(site: Site) -> Figures:
         url = (await service.line()).removeprefix("movieflix ")
         async with httpx2.AsyncClient(base_url=url, timeout=20) as client:
             begun = time.perf_counter()
-            await send_all(events(count), lambda one: watched.send_soon(one, one.user_id), lambda _: None)
+            await send_all(
+                events(count),
+                lambda watched_event: watched.send_soon(watched_event, watched_event.user_id),
+                lambda _: None,
+            )
             deadline = time.perf_counter() + SETTLE_SECONDS
-            while sum(one["events"] for one in (await client.get("/profiles")).json()) < count:
+            while sum(profile["events"] for profile in (await client.get("/profiles")).json()) < count:
                 assert time.perf_counter() < deadline, service.tail()
                 await asyncio.sleep(0.02)
             held = count / (time.perf_counter() - begun)
@@ -94,15 +98,15 @@ async def measure(site: Site) -> Figures:
 
 async def latencies(client: httpx2.AsyncClient, count: int) -> list[float]:
     """Milliseconds from the request with a rating to the pushed recommendation."""
-    found = pushes(client, "/users/999/next/live")
-    await anext(found)
+    pushed = pushes(client, "/users/999/next/live")
+    await anext(pushed)
     taken = []
     for movie in range(count):
         await asyncio.sleep(APART_SECONDS)
         body = {"movie_id": movie, "position_s": 9, "length_s": 9, "action": "STOPPED", "rating": 1 + movie % 5}
         begun = time.perf_counter()
         (await client.post("/users/999/watched", json=body)).raise_for_status()
-        await anext(found)
+        await anext(pushed)
         taken.append((time.perf_counter() - begun) * 1000)
     return taken
 

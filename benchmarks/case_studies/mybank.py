@@ -4,8 +4,8 @@ Here: the load and the figures.
 Not here: brokers, turns, the table (`frame`).
 
 PostgreSQL, connector and service are processes of their own. First many transactions are committed at once: the rate until the last one
-of each account is told, and with it all before. Then transactions are committed at an even pace by writers that wait for each commit, and
-every one is told: the time from the database's commit until the alert has been read from `mybank.alerts`.
+of each account is alerted, and with it all before. Then transactions are committed at an even pace by writers that wait for each commit, and
+every one is alerted: the time from the database's commit until the alert has been read from `mybank.alerts`.
 
     python -m benchmarks.case_studies.mybank
 """
@@ -55,7 +55,7 @@ SELECT id, 'CARD', 5000, currency, now() FROM accounts RETURNING id
 async def measure(site: Site) -> Figures:
     """One turn."""
     writers = [generate.Writer("", number, seed=1, per_s=PER_S) for number in range(WRITERS)]
-    opened = [one for writer in writers for one in writer.accounts]
+    opened = [account for writer in writers for account in writer.accounts]
     async with Parts(site.folder, site.environment) as parts, httpx2.AsyncClient(timeout=20) as client:
         postgres = await Postgres.start(parts)
         await _tables(postgres)
@@ -65,7 +65,7 @@ async def measure(site: Site) -> Figures:
         connect = await parts.start("connect", *BUSWAY, "connect", "--port", "0", "--json")
         connect_url = json.loads(await connect.line())["connect"]
         await capture.install(connect_url, capture.settings("127.0.0.1", postgres.port))
-        await _thresholds(client, url, [one.id for one in opened])
+        await _thresholds(client, url, [account.id for account in opened])
         async with receiving(site.bootstrap_servers, site.schema_registry) as received:
             held = await _burst(postgres, received, QUICK_BURST if site.quick else BURST, len(opened))
             since = asyncio.get_running_loop().time() + WARM_UP_S
@@ -89,7 +89,7 @@ async def _tables(postgres: Postgres) -> None:
 
 
 async def _thresholds(client: httpx2.AsyncClient, url: str, accounts: list[str]) -> None:
-    """From one unit of money on everything is told; the accounts are there once they were captured."""
+    """From one unit of money on everything is alerted; the accounts are there once they were captured."""
     body = {"single": {kind.value: "1.00" for kind in Kind}}
     for account in accounts:
         async with asyncio.timeout(WAIT_S):
@@ -98,7 +98,7 @@ async def _thresholds(client: httpx2.AsyncClient, url: str, accounts: list[str])
 
 
 async def _burst(postgres: Postgres, received: Received, count: int, accounts: int) -> float:
-    """Transactions per second from the commit until the last one of each account is told."""
+    """Transactions per second from the commit until the last one of each account is alerted."""
     async with await psycopg.AsyncConnection.connect(postgres.dsn) as connection:
         await connection.execute(INSERT_MANY, (count // accounts,))
         last = await (await connection.execute(INSERT_LAST)).fetchall()

@@ -108,7 +108,7 @@ async def _paced(site: Site, sender: App, count: int) -> list[float]:
         "isolation_level": "read_committed",
     }
     async with reader, Consumer("mysocialmedia.posts", **options) as consumer:
-        await asyncio.gather(*(consumer.position(one) for one in consumer.assignment()))
+        await asyncio.gather(*(consumer.position(partition) for partition in consumer.assignment()))
         for post_id in posts:
             post = Activity(kind=Kind.POSTED, post_id=post_id, user_id="author", at=generate.now(), text=post_id)
             await topic.send(post, key=post_id)

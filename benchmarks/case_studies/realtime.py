@@ -115,7 +115,7 @@ async def sample(mode: str, bootstrap_servers: str, registry: str) -> Sample:
                 listening.cancel()
                 os.killpg(job.pid, signal.SIGKILL)
                 await job.wait()
-    return Sample(latencies_ms=[(load.heard[one] - load.sent[one]) * 1000 for one in window], cores=cores)
+    return Sample(latencies_ms=[(load.heard[probe] - load.sent[probe]) * 1000 for probe in window], cores=cores)
 
 
 async def _start(mode: str, bootstrap_servers: str, registry: str, folder: Path) -> asyncio.subprocess.Process:
@@ -154,12 +154,12 @@ def measure(rounds: int) -> dict[str, list[Sample]]:
     return samples
 
 
-def row(one: Sample) -> dict[str, float]:
+def row(sample: Sample) -> dict[str, float]:
     """Percentiles in milliseconds, and CPU cores."""
-    ordered = sorted(one.latencies_ms)
+    ordered = sorted(sample.latencies_ms)
     at = {f"p{percent}": ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] for percent in (50, 95, 99)}
     return {name: round(value, 1) for name, value in {**at, "max": ordered[-1]}.items()} | {
-        "cores": round(one.cores, 2)
+        "cores": round(sample.cores, 2)
     }
 
 
@@ -167,9 +167,9 @@ def report(samples: dict[str, list[Sample]]) -> str:
     """A Markdown table: medians of the rounds, and the range of the p50."""
     lines = ["| mode | p50, ms | of rounds | p95 | p99 | max | CPU cores |", "|---|---|---|---|---|---|---|"]
     for mode, taken in samples.items():
-        rows = [row(one) for one in taken]
-        middle: dict[str, Any] = {name: statistics.median(one[name] for one in rows) for name in rows[0]}
-        p50s = sorted(one["p50"] for one in rows)
+        rows = [row(sample) for sample in taken]
+        middle: dict[str, Any] = {name: statistics.median(row[name] for row in rows) for name in rows[0]}
+        p50s = sorted(row["p50"] for row in rows)
         lines.append(
             f"| {mode} | {middle['p50']:.1f} | {p50s[0]:.1f} to {p50s[-1]:.1f} | {middle['p95']:.1f} | {middle['p99']:.1f} "
             f"| {middle['max']:.1f} | {middle['cores']:.2f} |"

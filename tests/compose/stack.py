@@ -68,15 +68,20 @@ class Stack:
     def containers(self) -> dict[str, Container]:
         """All that were made, by service."""
         ids = self.compose("ps", "--all", "--quiet").split()
-        found = json.loads(_done(["docker", "inspect", *ids], self._environment, 30)) if ids else []
-        return {one["Config"]["Labels"]["com.docker.compose.service"]: _container(one) for one in found}
+        described = json.loads(_done(["docker", "inspect", *ids], self._environment, 30)) if ids else []
+        return {
+            container["Config"]["Labels"]["com.docker.compose.service"]: _container(container)
+            for container in described
+        }
 
     def healthy(self, *services: str) -> None:
         """Wait until these are well, or all."""
 
         def well() -> bool:
-            found = self.containers()
-            return all(found[name].running and found[name].health == "healthy" for name in services or found)
+            containers = self.containers()
+            return all(
+                containers[name].running and containers[name].health == "healthy" for name in services or containers
+            )
 
         self._until(well)
 
@@ -123,12 +128,12 @@ class Stack:
         self.compose("down", "--volumes", "--remove-orphans", "--timeout=10")
 
 
-def _container(found: Any) -> Container:
-    state = found["State"]
+def _container(inspected: Any) -> Container:
+    state = inspected["State"]
     return Container(
-        id=found["Id"],
-        image=found["Config"]["Image"],
-        user=found["Config"]["User"],
+        id=inspected["Id"],
+        image=inspected["Config"]["Image"],
+        user=inspected["Config"]["User"],
         running=state["Running"],
         health=state["Health"]["Status"] if "Health" in state else None,
         exit_code=state["ExitCode"],

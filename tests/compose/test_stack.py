@@ -22,23 +22,23 @@ async def clients(stack: Stack, parts: list[Scenario]) -> AsyncIterator[dict[str
     """An HTTP client of each service; patient, as a request waits for the bus as long as the service does."""
     async with AsyncExitStack() as opened:
         yield {
-            one.service: await opened.enter_async_context(
-                httpx2.AsyncClient(base_url=stack.url(one.service.upper()), timeout=patient(60), trust_env=False)
+            part.service: await opened.enter_async_context(
+                httpx2.AsyncClient(base_url=stack.url(part.service.upper()), timeout=patient(60), trust_env=False)
             )
-            for one in parts
+            for part in parts
         }
 
 
 def test_what_is_ours_has_no_rights(stack: Stack) -> None:
     """No container of ours runs as root."""
-    ours = {name: one for name, one in stack.containers().items() if one.image.startswith(OURS)}
+    ours = {name: container for name, container in stack.containers().items() if container.image.startswith(OURS)}
     services = {"movieflix", "mysocialmedia", "gettaxi", "mybank", "bank"}
     assert ours.keys() >= {"bus", "registry", "connect", "spark-master", "spark-worker"} | services
-    assert {one.user for name, one in ours.items() if name != "postgres"} == {"10001:10001"}
+    assert {container.user for name, container in ours.items() if name != "postgres"} == {"10001:10001"}
 
 
 async def test_a_client_here_and_one_among_the_containers(stack: Stack) -> None:
-    """Each is told an address that it can reach: what is written from this machine is read in the network, and the other way round."""
+    """Each gets an address that it can reach: what is written from this machine is read in the network, and the other way round."""
     here = f"127.0.0.1:{stack.ports['BUS']}"
     async with Admin(here) as admin:
         assert list((await admin.describe_cluster()).brokers.values()) == [("127.0.0.1", stack.ports["BUS"])]
@@ -58,34 +58,38 @@ async def test_the_bus_is_killed(stack: Stack) -> None:
     """SIGKILL while all services are busy, and a new start: every request is answered, everything is there once."""
     parts = scenarios(stack)
     async with clients(stack, parts) as http:
-        await asyncio.gather(*(one.prepare(http[one.service]) for one in parts))
+        await asyncio.gather(*(part.prepare(http[part.service]) for part in parts))
         async with asyncio.TaskGroup() as tasks:
-            for one in parts:
-                tasks.create_task(one.load(http[one.service]))
-            for one in parts:
-                await one.half_way.wait()
+            for part in parts:
+                tasks.create_task(part.load(http[part.service]))
+            for part in parts:
+                await part.half_way.wait()
             await asyncio.to_thread(stack.kill, "bus")
             await asyncio.to_thread(stack.up, "bus")
-        for one in parts:
-            await one.exact(http[one.service])
+        for part in parts:
+            await part.exact(http[part.service])
 
 
 async def test_a_stop_and_a_start(stack: Stack) -> None:
-    """Everything ends in order when it is told to, and what was there is there again."""
+    """Everything ends in order when it is asked to, and what was there is there again."""
     parts = scenarios(stack)
     async with clients(stack, parts) as http:
-        await asyncio.gather(*(one.prepare(http[one.service]) for one in parts))
-        await asyncio.gather(*(one.load(http[one.service]) for one in parts))
-        for one in parts:
-            await one.exact(http[one.service])
+        await asyncio.gather(*(part.prepare(http[part.service]) for part in parts))
+        await asyncio.gather(*(part.load(http[part.service]) for part in parts))
+        for part in parts:
+            await part.exact(http[part.service])
         await asyncio.to_thread(stack.compose, "stop")
         ended = stack.containers()
-        ours = {name for name, one in ended.items() if one.image.startswith(OURS) and not name.startswith("spark")}
+        ours = {
+            name
+            for name, container in ended.items()
+            if container.image.startswith(OURS) and not name.startswith("spark")
+        }
         assert {name: ended[name].exit_code for name in ours} == dict.fromkeys(ours, 0)
         await asyncio.to_thread(stack.up)
     async with clients(stack, parts) as http:
-        for one in parts:
-            await one.exact(http[one.service])
+        for part in parts:
+            await part.exact(http[part.service])
 
 
 async def test_the_database_is_away(stack: Stack) -> None:

@@ -21,7 +21,7 @@ def command_of(source: Path, libraries: Path) -> list[str]:
 
 
 def _compiled(source: Path, libraries: Path) -> Path:
-    """The folder with its classes, named by a digest of the source; whole as soon as it is there, whoever else compiles at the same time."""
+    """The folder with its classes, named by a digest of the source; whole as soon as it is there, also while another process compiles."""
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
     folder = ROOT / ".cache" / f"{source.stem}-{digest}"
     if not folder.exists():

@@ -66,8 +66,8 @@ class Oracle:
     def table(self, name: str) -> list[dict[str, Any]]:
         """Kafka's table `Errors` or `ApiKeys`."""
         (text,) = self._ask(name, 0, b"")
-        found: list[dict[str, Any]] = json.loads(text)
-        return found
+        rows: list[dict[str, Any]] = json.loads(text)
+        return rows
 
     def read(self, name: str, version: int, body: bytes) -> Reading:
         """What Kafka's class `name` makes of `body`.

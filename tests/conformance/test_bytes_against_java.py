@@ -39,18 +39,18 @@ def snake(name: str) -> str:
 
 
 def examples(cls: type[Any], version: int) -> list[Any]:
-    """Messages from the definitions; one of them carries tagged fields that nobody knows."""
-    found: list[Any] = []
+    """Messages from the definitions; one of them carries tagged fields that no reader knows."""
+    messages_made: list[Any] = []
 
     @settings(max_examples=EXAMPLES, derandomize=True)
     @given(message=messages(cls, version))
     def collect(message: Any) -> None:
-        found.append(message)
+        messages_made.append(message)
 
     collect()
     if info_of(cls).flexible(version):
-        found[-1].unknown_tags = {1000: b"later", 100_000: b""}
-    return found
+        messages_made[-1].unknown_tags = {1000: b"later", 100_000: b""}
+    return messages_made
 
 
 def as_json(field: Field, value: Any, version: int) -> Any:
@@ -83,13 +83,13 @@ def fields_as_json(message: Any, version: int) -> dict[str, Any]:
     }
 
 
-def with_our_names(found: Any) -> Any:
+def with_our_names(value: Any) -> Any:
     """Kafka's JSON with our field names, and a record field as its size."""
-    if isinstance(found, dict):
-        return {snake(name).removesuffix("_size_in_bytes"): with_our_names(value) for name, value in found.items()}
-    if isinstance(found, list):
-        return [with_our_names(item) for item in found]
-    return found
+    if isinstance(value, dict):
+        return {snake(name).removesuffix("_size_in_bytes"): with_our_names(field) for name, field in value.items()}
+    if isinstance(value, list):
+        return [with_our_names(item) for item in value]
+    return value
 
 
 @pytest.mark.parametrize("cls", [*CLASSES, RequestHeader, ResponseHeader])

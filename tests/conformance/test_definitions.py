@@ -24,7 +24,7 @@ UNSTABLE_MAX = {"InitProducerIdRequest": 5, "InitProducerIdResponse": 5}
 @pytest.fixture(scope="module")
 def theirs() -> dict[str, Any]:
     """Kafka's definitions by message name."""
-    found = {}
+    definitions = {}
     with zipfile.ZipFile(kafka_libs() / "kafka-clients-4.3.1.jar") as jar:
         for name in jar.namelist():
             if name.startswith("common/message/") and name.endswith(".json"):
@@ -32,8 +32,8 @@ def theirs() -> dict[str, Any]:
                     re.sub(r"(^|[\s,\]}])//.*$", r"\1", line) for line in jar.read(name).decode().splitlines()
                 )
                 definition = json.loads(text)
-                found[definition["name"]] = definition
-    return found
+                definitions[definition["name"]] = definition
+    return definitions
 
 
 def span(text: str, low: int, high: int) -> tuple[int, int] | None:
@@ -100,9 +100,11 @@ def compare(
         assert versions is not None
         yield from differ(where, "versions", (max(our.since, low), min(our.until, high)), versions)
         nullable = span(their.get("nullableVersions", "none"), *versions)
-        mine = (max(our.nullable_since, versions[0]), min(our.nullable_until, versions[1]))
+        ours_nullable = (max(our.nullable_since, versions[0]), min(our.nullable_until, versions[1]))
         if their["type"] != "records":
-            yield from differ(where, "nullable versions", mine if mine[0] <= mine[1] else None, nullable)
+            yield from differ(
+                where, "nullable versions", ours_nullable if ours_nullable[0] <= ours_nullable[1] else None, nullable
+            )
         yield from differ(where, "tag", our.tag, their.get("tag"))
         tagged = span(their.get("taggedVersions", "none"), low, high)
         yield from differ(

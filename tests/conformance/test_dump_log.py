@@ -143,8 +143,10 @@ def test_kafka_reads_our_transactions(tmp_path):
     files.close()
     output = dump(tmp_path / "t-0")
     entry = r"producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+) lastStableOffset: (\d+)"
-    told = sorted({tuple(map(int, found)) for found in re.findall(entry, output)}, key=lambda found: found[1])
-    assert told == [(producer, first, last, last + 1) for producer, first, last in aborted]
+    aborted_transactions = sorted(
+        {tuple(map(int, match)) for match in re.findall(entry, output)}, key=lambda entry: entry[1]
+    )
+    assert aborted_transactions == [(producer, first, last, last + 1) for producer, first, last in aborted]
     assert output.count("endTxnMarker: COMMIT coordinatorEpoch: ") == 30 - len(aborted)
     assert output.count("endTxnMarker: ABORT coordinatorEpoch: ") == len(aborted)
     assert re.search(r"producerId: 9 .*currentTxnFirstOffset: OptionalLong.60", output)

@@ -72,8 +72,8 @@ def definition(jar: str, folder: str, name: str) -> dict[str, Any]:
     """Kafka's definition of one record type."""
     with zipfile.ZipFile(kafka_libs() / jar) as archive:
         text = archive.read(f"common/{folder}/{name}.json").decode()
-    found: dict[str, Any] = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
-    return found
+    parsed: dict[str, Any] = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
+    return parsed
 
 
 @pytest.mark.parametrize("cls", [*GROUP_TYPES, *TRANSACTION_TYPES, *SHARE_TYPES, *METADATA_TYPES])
@@ -178,12 +178,12 @@ def comparable(records: Iterator[dict[str, Any]]) -> list[Any]:
             return {key: plain(item, key) for key, item in value.items()}
         return [plain(item) for item in value] if isinstance(value, list) else value
 
-    found = [plain(record) for record in records]
-    # Kafka writes down a new group before it has members, so that its own tables can hold it; nobody reads that back.
+    plain_records = [plain(record) for record in records]
+    # Kafka writes down a new group before it has members, so that its own tables can hold it; no broker reads that back.
     born = {"protocolType": "", "generation": 0}
     kept = [
         record
-        for record in found
+        for record in plain_records
         if not (record["payload"] and born.items() <= record["payload"].get("data", {}).items())
     ]
     return sorted(kept, key=lambda record: json.dumps(record["key"]))
@@ -227,7 +227,7 @@ async def transactions(run: TransactionsRun) -> None:
 
 def transaction_log(data: Path) -> dict[str, list[Any]]:
     """The records of each transactional id in order, as Kafka's tool reads them; times are there or not, ids by their order."""
-    found: dict[str, list[Any]] = {}
+    payloads: dict[str, list[Any]] = {}
     ids: dict[int, int] = {}
     for record in dump("--transaction-log-decoder", data, "__transaction_state"):
         name, payload = record["key"]["data"]["transactionalId"], record["payload"]
@@ -242,8 +242,8 @@ def transaction_log(data: Path) -> dict[str, list[Any]]:
         for topic in value["transactionPartitions"] or ():
             topic["partitionIds"].sort()
         (value["transactionPartitions"] or []).sort(key=lambda topic: topic["topic"])
-        found.setdefault(name, []).append(payload)
-    return found
+        payloads.setdefault(name, []).append(payload)
+    return payloads
 
 
 @pytest.mark.slow
@@ -264,15 +264,15 @@ async def test_the_topic_of_transactions_holds_what_kafka_writes() -> None:
 
 def share_state_log(data: Path) -> list[Any]:
     """The records in order, as Kafka's tool reads them; times are there or not, topic ids by their length."""
-    found = []
+    state_records = []
     for record in dump("--share-group-state-decoder", data, "__share_group_state"):
         record["key"]["data"]["topicId"] = len(record["key"]["data"]["topicId"])
         value = (record["payload"] or {}).get("data", {})
         for field in ("createTimestamp", "writeTimestamp"):
             if field in value:
                 value[field] = value[field] > 0
-        found.append(record)
-    return found
+        state_records.append(record)
+    return state_records
 
 
 @pytest.mark.slow
@@ -299,12 +299,12 @@ async def test_the_records_of_share_groups_are_read_by_kafka() -> None:
     async with LocalCluster(properties=SHARE_GROUP_SETTINGS) as cluster:
         async with shares_against(cluster.bootstrap_servers) as run:
             await members(run)
-        found = await asyncio.to_thread(lambda: list(_offsets(Path(cluster.data_dir))))
-    kinds = {(int(record["key"]["type"]), record["payload"] is None) for record in found}
+        dumped = await asyncio.to_thread(lambda: list(_offsets(Path(cluster.data_dir))))
+    kinds = {(int(record["key"]["type"]), record["payload"] is None) for record in dumped}
     assert {(number, ended) for number in range(10, 16) for ended in (False, True)} <= kinds
-    names = {record["payload"]["data"]["subscribedTopicNames"][0] for record in found if _value(record, 10)}
+    names = {record["payload"]["data"]["subscribedTopicNames"][0] for record in dumped if _value(record, 10)}
     assert names == {"read", "left", "missing"}
-    begun = [_value(record, 15) for record in found if _value(record, 15)]
+    begun = [_value(record, 15) for record in dumped if _value(record, 15)]
     assert any(len(value["data"]["initializedTopics"]) == 2 for value in begun)
 
 
@@ -324,14 +324,14 @@ async def test_the_metadata_log_is_read_by_kafka() -> None:
             )
             wanted = DeleteTopicsRequest(topics=[DeleteTopicState(name="left")], timeout_ms=10_000)
             await run.admin.request(wanted)
-        found = await asyncio.to_thread(
+        payloads = await asyncio.to_thread(
             lambda: [
                 record["payload"]
                 for record in dump("--cluster-metadata-decoder", Path(cluster.data_dir), "__cluster_metadata")
             ]
         )
     by_type: dict[str, list[dict[str, Any]]] = {}
-    for record in found:
+    for record in payloads:
         by_type.setdefault(record["type"], []).append(record["data"])
     assert by_type.keys() == {
         "FEATURE_LEVEL_RECORD",

@@ -54,6 +54,6 @@ def test_kafkas_tool_reads_it(tmp_path: Path) -> None:
     output = java(DUMP, "--cluster-metadata-decoder", "--files", str(segment))
     (line,) = [line for line in output.splitlines() if line.startswith("| ")]
     assert "LeaderChange" in line
-    told = json.loads(line[line.index("{") :])
-    assert (told["leaderId"], [voter["voterId"] for voter in told["grantingVoters"]]) == (1, [1, 3])
-    assert [voter["voterId"] for voter in told["voters"]] == [1, 2, 3]
+    change = json.loads(line[line.index("{") :])
+    assert (change["leaderId"], [voter["voterId"] for voter in change["grantingVoters"]]) == (1, [1, 3])
+    assert [voter["voterId"] for voter in change["voters"]] == [1, 2, 3]

@@ -36,7 +36,7 @@ def test_append_read_truncate(files):
 
 
 def test_a_lent_file_can_be_read_until_the_last_loan_is_over(files):
-    """Closed and removed, its content is there for whoever has a loan, and nowhere else."""
+    """Closed and removed, its content is there for all holders of a loan, and nowhere else."""
     file = files.open("d/a")
     file.append([b"content"])
     loans = [file.lend(), file.lend()]
@@ -155,7 +155,7 @@ def test_a_file_that_is_open_goes_on_under_its_new_name(files):
 
 
 def test_one_process_holds_the_directory(tmp_path):
-    """A second opener is told which process holds the data directory."""
+    """A second opener learns which process holds the data directory."""
     import os
 
     first = OsFiles(str(tmp_path))

@@ -63,14 +63,14 @@ async def test_schemas_are_found_as_they_were_kept(store):
     )
     async with store.write() as tx:
         assert await tx.highest_id() == 0
-        assert [(await tx.add_schema(one)).id for one in (plain, full)] == [1, 2]
+        assert [(await tx.add_schema(artifact)).id for artifact in (plain, full)] == [1, 2]
     async with store.read() as tx:
-        for number, one in ((1, plain), (2, full)):
-            found = await tx.schema(number)
-            assert found is not None
-            assert found.artifact == one
-            assert await tx.find_schema(one.fingerprint) == found
-            assert await tx.schemas_with_guid(str(one.guid)) == [found]
+        for number, kept in ((1, plain), (2, full)):
+            schema = await tx.schema(number)
+            assert schema is not None
+            assert schema.artifact == kept
+            assert await tx.find_schema(kept.fingerprint) == schema
+            assert await tx.schemas_with_guid(str(kept.guid)) == [schema]
         assert await tx.highest_id() == 2
         assert await tx.schema(3) is None
         assert await tx.find_schema("0" * 64) is None
@@ -125,9 +125,9 @@ async def test_long_names(store):
         assert await tx.versions(subject) == [use(subject, 1, 1)]
         assert await tx.setting("config", subject) == {"compatibilityLevel": "FULL"}
         assert await tx.referenced_by(subject, 1) == [2]
-        found = await tx.schema(2)
-        assert found is not None
-        assert found.artifact.references == (reference,)
+        schema = await tx.schema(2)
+        assert schema is not None
+        assert schema.artifact.references == (reference,)
 
 
 async def test_an_id_belongs_to_one_schema(store):
@@ -143,9 +143,9 @@ async def test_an_id_belongs_to_one_schema(store):
     with pytest.raises(IdTaken):
         await take_it()
     async with store.read() as tx:
-        found = await tx.schema(7)
-        assert found is not None
-        assert found.artifact.text == "a"
+        schema = await tx.schema(7)
+        assert schema is not None
+        assert schema.artifact.text == "a"
         assert await tx.setting("config", "s") is None
 
 
@@ -159,18 +159,18 @@ async def test_versions(store):
         await tx.mark_deleted("s", 2)
     async with store.read() as tx:
         every = await tx.every_version("", deleted=True)
-        assert [(one.subject, one.version) for one in every] == [("Z", 1), ("r", 1), ("s", 2), ("s", 10)]
-        assert [(one.version, one.deleted) for one in await tx.versions("s")] == [(2, True), (10, False)]
-        assert [one.subject for one in await tx.versions_of_schema(1)] == ["r", "s"]
+        assert [(version.subject, version.version) for version in every] == [("Z", 1), ("r", 1), ("s", 2), ("s", 10)]
+        assert [(version.version, version.deleted) for version in await tx.versions("s")] == [(2, True), (10, False)]
+        assert [version.subject for version in await tx.versions_of_schema(1)] == ["r", "s"]
         assert (await tx.versions("r")) == [use("r", 1, 1)]
         assert await tx.versions("missing") == []
     async with store.write() as tx:
         await tx.remove_version("s", 2)
-        assert [one.subject for one in await tx.versions_of_schema(1)] == ["r"]
+        assert [version.subject for version in await tx.versions_of_schema(1)] == ["r"]
 
 
 async def test_settings_of_a_subject(store):
-    """All that applies to it at once: its own and the registry's, of nobody else."""
+    """All that applies to it at once: its own and the registry's, of no other subject."""
     async with store.write() as tx:
         assert await tx.settings("s") == {}
         await tx.put_setting("config", GLOBAL, {"compatibilityLevel": "FULL"})
@@ -208,7 +208,7 @@ async def test_lists_by_prefix(store):
         for prefix in [*NAMES, "a\U0010ffff\U0010ffff", "\U0010ffff", "\0", "%", "_"]:
             wanted = [name for name in NAMES[1:] if name.startswith(prefix)]
             assert await tx.subjects(prefix, Deleted.LEFT_OUT) == wanted
-            assert [one.subject for one in await tx.every_version(prefix, deleted=False)] == wanted
+            assert [version.subject for version in await tx.every_version(prefix, deleted=False)] == wanted
         assert await tx.subjects_of_schema(1, deleted=False) == NAMES[1:]
 
 
@@ -240,7 +240,9 @@ async def test_parts_of_lists(store):
             assert await tx.version_numbers("s", deleted, Part(offset=1)) == numbers[1:]
 
         async def every(*, deleted: bool, **more) -> list[tuple[str, int]]:
-            return [(one.subject, one.version) for one in await tx.every_version("", deleted=deleted, **more)]
+            return [
+                (version.subject, version.version) for version in await tx.every_version("", deleted=deleted, **more)
+            ]
 
         assert await every(deleted=False) == [("s", 1), ("t", 1), ("t", 2)]
         assert await every(deleted=False, latest_only=True) == [("s", 1), ("t", 2)]
@@ -250,8 +252,8 @@ async def test_parts_of_lists(store):
 
         assert await tx.subjects_of_schema(1, deleted=True) == ["r", "s", "t"]
         assert await tx.subjects_of_schema(1, deleted=False, part=Part(limit=1)) == ["s"]
-        assert [one.version for one in await tx.versions_of_schema(1, subject="s")] == [1, 3]
-        assert [one.subject for one in await tx.versions_of_schema(1, deleted=False)] == ["s", "t"]
+        assert [version.version for version in await tx.versions_of_schema(1, subject="s")] == [1, 3]
+        assert [version.subject for version in await tx.versions_of_schema(1, deleted=False)] == ["s", "t"]
         assert await tx.versions_of_schema(1, part=Part(offset=1, limit=1)) == [use("s", 1, 1)]
 
         assert await tx.version("s", None, deleted=False) == use("s", 1, 1)
@@ -345,8 +347,8 @@ async def test_writers_take_turns(store):
         for _ in range(50):
             tasks.create_task(add())
     async with store.read() as tx:
-        assert [one.version for one in await tx.versions("s")] == list(range(1, 51))
-        assert sorted({one.schema_id for one in await tx.versions("s")}) == list(range(1, 51))
+        assert [version.version for version in await tx.versions("s")] == list(range(1, 51))
+        assert sorted({version.schema_id for version in await tx.versions("s")}) == list(range(1, 51))
 
 
 async def test_a_reader_sees_one_state(store):
@@ -367,7 +369,7 @@ async def test_a_reader_sees_one_state(store):
 async def test_two_stores_on_one_database(database):
     """Two stores that start at once on an empty database give every id once."""
     stores = [SqlStore(database) for _ in range(2)]
-    await asyncio.gather(*(one.open() for one in stores))
+    await asyncio.gather(*(store.open() for store in stores))
 
     async def add(store: Store, number: int) -> int:
         async with store.write() as tx:
@@ -375,8 +377,8 @@ async def test_two_stores_on_one_database(database):
 
     ids = await asyncio.gather(*(add(stores[number % 2], number) for number in range(20)))
     assert sorted(ids) == list(range(1, 21))
-    for one in stores:
-        await one.close()
+    for opened in stores:
+        await opened.close()
 
 
 async def test_a_new_file_that_another_process_writes_to(tmp_path, monkeypatch):

@@ -40,11 +40,11 @@ async def test_the_connector_of_the_page_runs(folder: Path) -> None:
     ):
         rest = Rest(server.url)
         try:
-            status, found = await rest.call("PUT", "/connectors/letters/config", {**config, "folders": "x"})
-            assert (status, "for configuration folders: it is not served" in found["message"]) == (400, True)
+            status, response = await rest.call("PUT", "/connectors/letters/config", {**config, "folders": "x"})
+            assert (status, "for configuration folders: it is not served" in response["message"]) == (400, True)
             without = {name: text for name, text in config.items() if not name.endswith("field")}
-            status, found = await rest.call("PUT", "/connectors/letters/config", without)
-            assert (status, "field is missing" in found["message"]) == (400, True)
+            status, response = await rest.call("PUT", "/connectors/letters/config", without)
+            assert (status, "field is missing" in response["message"]) == (400, True)
             assert (await rest.call("PUT", "/connectors/letters/config", config))[0] == 201
 
             async def read() -> bool:
@@ -54,7 +54,7 @@ async def test_the_connector_of_the_page_runs(folder: Path) -> None:
             (record,) = await records_of(cluster.bootstrap_servers, "letters")
             assert (record.key, record.value) == (b"1", b'{"text":"a"}')
             listed = (await rest.call("GET", "/connector-plugins?connectorsOnly=false"))[1]
-            assert {"folder.FolderSource", "folder.Without"} <= {one["class"] for one in listed}
+            assert {"folder.FolderSource", "folder.Without"} <= {plugin["class"] for plugin in listed}
         finally:
             await rest.http.aclose()
 

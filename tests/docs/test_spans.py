@@ -23,8 +23,8 @@ WRAPPED = re.compile(r"@(.+)|async with (.+?):")
 
 def code_of(span: str) -> str | None:
     """What can be run of a span: an import, or what has a call in it, `name=Call(…)` too; None for everything else."""
-    if found := WRAPPED.fullmatch(span):
-        span = found[1] or found[2]
+    if quoted := WRAPPED.fullmatch(span):
+        span = quoted[1] or quoted[2]
     try:
         parsed = ast.parse(span)
     except SyntaxError:
@@ -33,7 +33,7 @@ def code_of(span: str) -> str | None:
 
 
 def synchronous(kind: type) -> Any:
-    """An object whose methods take what those of the class take, and return nothing that is to be awaited."""
+    """An object whose methods take what those of the class take, and return nothing awaitable."""
     made = create_autospec(kind, instance=True)
     for name, method in inspect.getmembers(kind, inspect.iscoroutinefunction):
         taken = inspect.signature(method)

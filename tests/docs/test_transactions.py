@@ -109,8 +109,11 @@ class Instance:
 
 async def shared(*instances: Instance) -> None:
     """Return when each has some partitions, and none is left."""
-    while not all(one.has for one in instances) or sum(len(one.has) for one in instances) != PARTITIONS:
-        assert not any(one.task.done() for one in instances), instances
+    while (
+        not all(instance.has for instance in instances)
+        or sum(len(instance.has) for instance in instances) != PARTITIONS
+    ):
+        assert not any(instance.task.done() for instance in instances), instances
         await asyncio.sleep(0.01)
 
 
@@ -154,39 +157,39 @@ async def rides() -> AsyncIterator[Rides]:
             await admin.create_topics([NewTopic("rides", PARTITIONS), NewTopic("prices", 1)])
         judging = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
         async with Consumer("prices", bootstrap_servers=address, **judging) as judge:
-            found = Rides(address, judge)
-            await found.send(RECORDS)
-            yield found
+            stage = Rides(address, judge)
+            await stage.send(RECORDS)
+            yield stage
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_members_that_join_take_nothing_twice(protocol: str) -> None:
     """Two come while the first works; what it worked on is priced by who has it now."""
-    async with rides() as those:
-        first = Instance(those.address, "first", held=True, **PROTOCOLS[protocol])
+    async with rides() as stage:
+        first = Instance(stage.address, "first", held=True, **PROTOCOLS[protocol])
         await first.working.wait()
-        others = [Instance(those.address, name, **PROTOCOLS[protocol]) for name in ("second", "third")]
+        others = [Instance(stage.address, name, **PROTOCOLS[protocol]) for name in ("second", "third")]
         await shared(first, *others)
-        await those.priced(number for other in others for number in other.has)
+        await stage.priced(number for other in others for number in other.has)
         first.go_on.set()
-        await those.are_priced_once()
-        for one in (first, *others):
-            await one.end()
+        await stage.are_priced_once()
+        for instance in (first, *others):
+            await instance.end()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_work_for_longer_than_max_poll_interval_ms_is_not_committed(protocol: str) -> None:
     """The other member has priced all of it by then."""
-    async with rides() as those:
-        first = Instance(those.address, "first", held=True, max_poll_interval_ms=1_000, **PROTOCOLS[protocol])
+    async with rides() as stage:
+        first = Instance(stage.address, "first", held=True, max_poll_interval_ms=1_000, **PROTOCOLS[protocol])
         await first.working.wait()
-        second = Instance(those.address, "second", **PROTOCOLS[protocol])
-        await those.priced()
+        second = Instance(stage.address, "second", **PROTOCOLS[protocol])
+        await stage.priced()
         assert first.has == []
         first.go_on.set()
-        await those.are_priced_once()
+        await stage.are_priced_once()
         await shared(first, second)
         await first.end()
         await second.end()
@@ -196,16 +199,16 @@ async def test_work_for_longer_than_max_poll_interval_ms_is_not_committed(protoc
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_partition_that_came_back_goes_on_where_the_other_member_was(protocol: str) -> None:
     """It joins, prices what it is given and leaves again, all while the first works."""
-    async with rides() as those:
-        first = Instance(those.address, "first", held=True, **PROTOCOLS[protocol])
+    async with rides() as stage:
+        first = Instance(stage.address, "first", held=True, **PROTOCOLS[protocol])
         await first.working.wait()
-        second = Instance(those.address, "second", **PROTOCOLS[protocol])
+        second = Instance(stage.address, "second", **PROTOCOLS[protocol])
         await shared(first, second)
-        await those.priced(second.has)
+        await stage.priced(second.has)
         await second.end()
         await shared(first)
         first.go_on.set()
-        await those.are_priced_once()
+        await stage.are_priced_once()
         await first.end()
 
 
@@ -213,18 +216,18 @@ async def test_a_partition_that_came_back_goes_on_where_the_other_member_was(pro
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_member_that_is_killed_leaves_nothing_behind(protocol: str) -> None:
     """With records in its open transaction, which the next one of its name aborts."""
-    async with rides() as those:
-        first = Instance(those.address, "first", **PROTOCOLS[protocol])
-        await those.priced()
-        second = Instance(those.address, "second", held=True, **PROTOCOLS[protocol])
+    async with rides() as stage:
+        first = Instance(stage.address, "first", **PROTOCOLS[protocol])
+        await stage.priced()
+        second = Instance(stage.address, "second", held=True, **PROTOCOLS[protocol])
         await shared(first, second)
-        await those.send(RECORDS)
+        await stage.send(RECORDS)
         await second.working.wait()
         assert second.producer is not None
         await second.producer.send_and_wait("prices", b"0: never", b"key")
         await second.kill()
-        second = Instance(those.address, "second", **PROTOCOLS[protocol])
-        await those.are_priced_once()
+        second = Instance(stage.address, "second", **PROTOCOLS[protocol])
+        await stage.are_priced_once()
         await first.end()
         await second.end()
 

@@ -56,8 +56,8 @@ def test_a_bomb_is_refused_for_little_memory(hostile_broker: BuswayProcess, cana
 
         def sent(records: bytes) -> tuple[int, int]:
             peer.sendall(produce(topic, records))
-            (told,) = decode(ProduceResponse, 9, answer(peer), 5).responses[0].partition_responses
-            return told.error_code, told.base_offset
+            (response,) = decode(ProduceResponse, 9, answer(peer), 5).responses[0].partition_responses
+            return response.error_code, response.base_offset
 
         assert sent(packed("none", 100)) == (ErrorCode.NONE, 0)
         before = peak_memory_mib(hostile_broker.pid)
@@ -76,5 +76,5 @@ def test_what_is_just_within_the_limit_is_written(hostile_broker: BuswayProcess,
     with peers(hostile_broker, 1) as (peer,):
         for size, code in ((inflated_max(0) - MIB, ErrorCode.NONE), (inflated_max(0), ErrorCode.MESSAGE_TOO_LARGE)):
             peer.sendall(produce(topic, packed(codec, size)))
-            (told,) = decode(ProduceResponse, 9, answer(peer), 5).responses[0].partition_responses
-            assert told.error_code == code
+            (response,) = decode(ProduceResponse, 9, answer(peer), 5).responses[0].partition_responses
+            assert response.error_code == code

@@ -1,4 +1,4 @@
-"""Batches that take long to look through: whoever sends them waits, and nobody else does."""
+"""Batches that take long to look through: their sender waits, no other client does."""
 
 import asyncio
 import struct
@@ -74,17 +74,17 @@ async def produce(process: BuswayProcess, name: str, records: bytes) -> tuple[in
     """Send a batch: the error code and the offset."""
     data = TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=records)])
     message = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data])
-    (found,) = (await call(process, message, ApiKey.PRODUCE, 9, ProduceResponse)).responses[0].partition_responses
-    return found.error_code, found.base_offset
+    (response,) = (await call(process, message, ApiKey.PRODUCE, 9, ProduceResponse)).responses[0].partition_responses
+    return response.error_code, response.base_offset
 
 
 async def look_up(process: BuswayProcess, name: str, timestamp: int) -> int:
     """The offset of the first record at a time."""
     wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     message = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=[wanted])])
-    (found,) = (await call(process, message, ApiKey.LIST_OFFSETS, 7, ListOffsetsResponse)).topics[0].partitions
-    assert found.error_code == ErrorCode.NONE
-    offset: int = found.offset
+    (response,) = (await call(process, message, ApiKey.LIST_OFFSETS, 7, ListOffsetsResponse)).topics[0].partitions
+    assert response.error_code == ErrorCode.NONE
+    offset: int = response.offset
     return offset
 
 

@@ -18,9 +18,9 @@ def _many_routers() -> dict[str, str]:
     return {
         **SINK,
         "transforms": ",".join(aliases),
-        **{f"transforms.{one}.type": "RegexRouter" for one in aliases},
-        **{f"transforms.{one}.regex": "(x|y|z)" * 100 + one for one in aliases},
-        **{f"transforms.{one}.replacement": "t" for one in aliases},
+        **{f"transforms.{alias}.type": "RegexRouter" for alias in aliases},
+        **{f"transforms.{alias}.regex": "(x|y|z)" * 100 + alias for alias in aliases},
+        **{f"transforms.{alias}.replacement": "t" for alias in aliases},
     }
 
 

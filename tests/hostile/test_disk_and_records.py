@@ -52,7 +52,7 @@ def stored(peer: socket.socket, name: str, records: bytes) -> int:
 def test_a_batch_of_very_many_records_is_looked_into_beside_others(
     hostile_broker: BuswayProcess, canary: Canary
 ) -> None:
-    """A compacted topic opens what comes: 200,000 records in one batch, taken or refused, stall nobody."""
+    """A compacted topic opens what comes: 200,000 records in one batch, taken or refused, stall no other client."""
     create(hostile_broker, "compacted", cleanup_policy="compact")
     with peers(hostile_broker, 1) as (peer,):
         stored(peer, "compacted", many_records(200_000))
@@ -64,13 +64,13 @@ def test_a_look_up_by_time_in_such_a_batch_stalls_nobody(hostile_broker: BuswayP
     with peers(hostile_broker, 1) as (peer,):
         taken = stored(peer, "timed", many_records(200_000)) == 0
     wanted = ListOffsetsPartition(partition_index=0, timestamp=1_700_000_000_000 + 199_999)
-    found = ask(
+    response = ask(
         hostile_broker,
         ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="timed", partitions=[wanted])]),
         6,
     )
-    assert found.topics[0].partitions[0].error_code == 0
-    assert found.topics[0].partitions[0].offset == (199_999 if taken else -1)
+    assert response.topics[0].partitions[0].error_code == 0
+    assert response.topics[0].partitions[0].offset == (199_999 if taken else -1)
 
 
 def test_what_is_created_is_there_where_descriptors_are_few() -> None:
@@ -88,11 +88,11 @@ def test_what_is_created_is_there_where_descriptors_are_few() -> None:
             if made.topics[0].error_code != 0:
                 continue
             wanted = [ListOffsetsPartition(partition_index=at, timestamp=-1) for at in range(100)]
-            found = ask(
+            response = ask(
                 broker,
                 ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=f"t-{number}", partitions=wanted)]),
                 6,
             )
-            assert {each.error_code for each in found.topics[0].partitions} == {0}
+            assert {each.error_code for each in response.topics[0].partitions} == {0}
     finally:
         broker.stop()

@@ -76,7 +76,7 @@ def sharer(group: str, topics: list[str]) -> ShareGroupHeartbeatRequest:
 
 
 def leave(peer: socket.socket, group: str, member_id: str) -> None:
-    """What the member held is free for whoever comes."""
+    """What the member held is free for the next member."""
     request = LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id=member_id)])
     assert put(peer, request, 3).error_code == 0
 
@@ -90,9 +90,9 @@ def test_members_that_read_everything(hostile_broker: BuswayProcess, canary: Can
     with peers(hostile_broker, 1, source=GREEDY) as (peer,), peers(hostile_broker, 1, source=MODEST) as (other,):
         texts = set()
         for number in range(14):
-            told = put(peer, comes(f"{comes.__name__}-{number}", names), version)
-            codes[told.error_code] += 1
-            texts.add(told.error_message)
+            response = put(peer, comes(f"{comes.__name__}-{number}", names), version)
+            codes[response.error_code] += 1
+            texts.add(response.error_message)
         assert codes.keys() == {0, ErrorCode.GROUP_MAX_SIZE_REACHED}
         assert any(f"host {GREEDY} has" in (text or "") for text in texts), texts
         assert put(other, comes(f"{comes.__name__}-modest", names[:10]), version).error_code == 0
@@ -107,8 +107,8 @@ def test_a_host_that_joins_without_end_leaves_room_to_others(hostile_broker: Bus
     with peers(hostile_broker, 60, source=GREEDY) as many:
         for number, peer in enumerate(many):
             peer.sendall(join(f"greedy-{number}", bytes(MIB)))
-        told = [decode(JoinGroupResponse, 2, answer(peer), 4) for peer in many]
-        codes = Counter(joined.error_code for joined in told)
+        responses = [decode(JoinGroupResponse, 2, answer(peer), 4) for peer in many]
+        codes = Counter(joined.error_code for joined in responses)
         assert codes.keys() == {0, ErrorCode.GROUP_MAX_SIZE_REACHED}
         assert codes[0] <= 32
         with peers(hostile_broker, 1, source=MODEST) as (other,):
@@ -116,13 +116,13 @@ def test_a_host_that_joins_without_end_leaves_room_to_others(hostile_broker: Bus
             modest = decode(JoinGroupResponse, 2, answer(other), 4)
             assert modest.error_code == 0
             leave(other, "modest", modest.member_id)
-        for number, (peer, joined) in enumerate(zip(many, told, strict=True)):
+        for number, (peer, joined) in enumerate(zip(many, responses, strict=True)):
             if not joined.error_code:
                 leave(peer, f"greedy-{number}", joined.member_id)
 
 
 def test_a_group_that_is_named_again_and_again(hostile_broker: BuswayProcess, canary: Canary) -> None:
-    """Its members hold megabytes, and one request names it twelve thousand times: it is told once, as with its offsets."""
+    """Its members hold megabytes, and one request names it twelve thousand times: it is described once, as with its offsets."""
     names = long_names(4_000)
     with peers(hostile_broker, 1, source="127.0.0.9") as (peer,):
         assert put(peer, consumer("again-consumer", names), 1).error_code == 0
@@ -147,8 +147,8 @@ def test_a_group_that_is_named_again_and_again(hostile_broker: BuswayProcess, ca
             ),
             (ShareGroupDescribeRequest(group_ids=["again-share"] * ELEMENTS, include_authorized_operations=False), 1),
         ):
-            (told,) = put(peer, request, version).groups
-            assert (told.error_code, len(told.members)) == (0, 1)
+            (group,) = put(peer, request, version).groups
+            assert (group.error_code, len(group.members)) == (0, 1)
 
 
 def test_sessions_of_odd_lengths(hostile_broker: BuswayProcess, canary: Canary) -> None:
@@ -165,8 +165,8 @@ def test_sessions_of_odd_lengths(hostile_broker: BuswayProcess, canary: Canary) 
                     protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
                 )
                 assert put(peer, request, version).error_code == ErrorCode.INVALID_SESSION_TIMEOUT
-        (found,) = put(other, DescribeGroupsRequest(groups=["odd"]), 5).groups
-        assert (found.error_code, found.group_state) == (0, "Dead")
+        (group,) = put(other, DescribeGroupsRequest(groups=["odd"]), 5).groups
+        assert (group.error_code, group.group_state) == (0, "Dead")
 
 
 def test_offsets_with_texts_that_are_too_long(hostile_broker: BuswayProcess, canary: Canary) -> None:
@@ -175,8 +175,8 @@ def test_offsets_with_texts_that_are_too_long(hostile_broker: BuswayProcess, can
     def commit(metadata: str, count: int, offset: int) -> set[int]:
         part = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata=metadata)
         topic = OffsetCommitRequestTopic(name="groups", partitions=[part] * count)
-        told = put(peer, OffsetCommitRequest(group_id="texts", member_id="", topics=[topic]), 7)
-        return {row.error_code for one in told.topics for row in one.partitions}
+        response = put(peer, OffsetCommitRequest(group_id="texts", member_id="", topics=[topic]), 7)
+        return {row.error_code for topic_response in response.topics for row in topic_response.partitions}
 
     with peers(hostile_broker, 1, source=GREEDY) as (peer,), peers(hostile_broker, 1, source=MODEST) as (other,):
         assert commit("é" * 2_048, 1, 1) == {0}

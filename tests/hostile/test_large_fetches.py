@@ -41,8 +41,8 @@ def filled(peer: socket.socket) -> None:
         data = [TopicProduceData(name="all", partition_data=[PartitionProduceData(index=number, records=records)])]
         peer.sendall(frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=data), 9) * BATCHES)
         for _ in range(BATCHES):
-            told = decode(ProduceResponse, 9, answer(peer), 5)
-            assert told.responses[0].partition_responses[0].error_code == 0
+            response = decode(ProduceResponse, 9, answer(peer), 5)
+            assert response.responses[0].partition_responses[0].error_code == 0
 
 
 def everything(offsets: dict[int, int], session: int, epoch: int) -> FetchRequest:
@@ -72,10 +72,10 @@ def test_all_of_very_many_partitions_comes_in_parts(hostile_broker: BuswayProces
             sizes: list[int] = []
             while not sizes or sizes[-1]:
                 peer.sendall(frame(everything(changed if with_session else offsets, session, epoch), 11))
-                told: Any = decode(FetchResponse, 11, answer(peer), 4)
-                assert told.error_code == 0
+                response: Any = decode(FetchResponse, 11, answer(peer), 4)
+                assert response.error_code == 0
                 size, changed = 0, {}
-                for partition in told.responses[0].partitions if told.responses else []:
+                for partition in response.responses[0].partitions if response.responses else []:
                     assert partition.error_code == 0
                     size += len(partition.records or b"")
                     for header, _ in iter_batches(partition.records or b""):
@@ -85,7 +85,7 @@ def test_all_of_very_many_partitions_comes_in_parts(hostile_broker: BuswayProces
                 assert size <= FETCH_MIB * MIB
                 sizes.append(size)
                 if with_session:
-                    session, epoch = told.session_id, epoch + 1
+                    session, epoch = response.session_id, epoch + 1
                     assert session
             assert {number: offset for number, offset in offsets.items() if offset} == dict.fromkeys(
                 FULL, BATCHES * 1_000

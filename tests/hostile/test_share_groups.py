@@ -97,12 +97,15 @@ def shared_topic(peer: socket.socket, name: str, partitions: int) -> UUID:
     while True:
         put(peer, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
         altered = put(peer, AlterShareGroupOffsetsRequest(group_id="g", topics=[topic]), 0)
-        codes = {altered.error_code, *(one.error_code for row in altered.responses for one in row.partitions)}
+        codes = {
+            altered.error_code,
+            *(partition_response.error_code for row in altered.responses for partition_response in row.partitions),
+        }
         if codes == {0}:
             break
         assert codes - {0} <= COME_AGAIN | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, codes
-    found = put(peer, MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 12)
-    return UUID(str(found.topics[0].topic_id))
+    metadata = put(peer, MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 12)
+    return UUID(str(metadata.topics[0].topic_id))
 
 
 def fetch(topic_id: UUID, member: str, partitions: Sequence[int], **more: Any) -> ShareFetchRequest:
@@ -120,9 +123,11 @@ def fetch(topic_id: UUID, member: str, partitions: Sequence[int], **more: Any) -
     )
 
 
-def acknowledge(topic_id: UUID, member: str, epoch: int, told: Sequence[tuple[int, int, list[int]]]) -> Any:
+def acknowledge(topic_id: UUID, member: str, epoch: int, acknowledged: Sequence[tuple[int, int, list[int]]]) -> Any:
     """What a member says, in as many parts."""
-    batches = [AcknowledgementBatch(first_offset=a, last_offset=b, acknowledge_types=kinds) for a, b, kinds in told]
+    batches = [
+        AcknowledgementBatch(first_offset=a, last_offset=b, acknowledge_types=kinds) for a, b, kinds in acknowledged
+    ]
     partition = AcknowledgePartition(partition_index=0, acknowledgement_batches=batches)
     return ShareAcknowledgeRequest(
         group_id="g",
@@ -132,10 +137,10 @@ def acknowledge(topic_id: UUID, member: str, epoch: int, told: Sequence[tuple[in
     )
 
 
-def code(told: Any) -> int:
+def code(response: Any) -> int:
     """What was answered about the one partition."""
-    assert told.error_code == 0, told.error_message
-    return int(told.responses[0].partitions[0].error_code)
+    assert response.error_code == 0, response.error_message
+    return int(response.responses[0].partitions[0].error_code)
 
 
 def acquire_all(peer: socket.socket, topic_id: UUID, member: str) -> int:
@@ -143,7 +148,9 @@ def acquire_all(peer: socket.socket, topic_id: UUID, member: str) -> int:
     asked = fetch(topic_id, member, [0], max_wait_ms=5_000, min_bytes=1)
     got = put(peer, asked)
     acquired = got.responses[0].partitions[0].acquired_records
-    assert sum(one.last_offset - one.first_offset + 1 for one in acquired) == RECORDS, got
+    assert (
+        sum(acquired_range.last_offset - acquired_range.first_offset + 1 for acquired_range in acquired) == RECORDS
+    ), got
     return 1
 
 
@@ -157,11 +164,14 @@ def test_ten_thousand_records_each_for_itself(broker: BuswayProcess) -> None:
             assert answer(peer)
         with watched(broker):
             epoch = acquire_all(peer, topic_id, "m")
-            told = [(offset, offset, [ACCEPT if offset % 2 else RELEASE]) for offset in range(RECORDS)]
-            assert code(put(peer, acknowledge(topic_id, "m", epoch, told[:PARTS]))) == 0
-            assert code(put(peer, acknowledge(topic_id, "m", epoch + 1, told[PARTS:]))) == 0
+            acknowledged = [(offset, offset, [ACCEPT if offset % 2 else RELEASE]) for offset in range(RECORDS)]
+            assert code(put(peer, acknowledge(topic_id, "m", epoch, acknowledged[:PARTS]))) == 0
+            assert code(put(peer, acknowledge(topic_id, "m", epoch + 1, acknowledged[PARTS:]))) == 0
             got = put(peer, fetch(topic_id, "n", [0], max_wait_ms=5_000, min_bytes=1))
-            again = [(one.first_offset, one.last_offset) for one in got.responses[0].partitions[0].acquired_records]
+            again = [
+                (acquired_range.first_offset, acquired_range.last_offset)
+                for acquired_range in got.responses[0].partitions[0].acquired_records
+            ]
             assert again[0] == (0, 0)
             assert all(offset % 2 == 0 for offset, _ in again)
             kinds = [(first, last, [ACCEPT]) for first, last in again]
@@ -185,8 +195,8 @@ def test_sessions_without_number(broker: BuswayProcess) -> None:
                 fetch(topic_id, f"m{number}", range(PARTITIONS) if number == 0 else [number % PARTITIONS])
                 for number in range(start, start + 100)
             ]
-            peer.sendall(b"".join(frame(one, VERSION) for one in asked))
-            codes += [taken(peer, one).error_code for one in asked]
+            peer.sendall(b"".join(frame(request, VERSION) for request in asked))
+            codes += [taken(peer, request).error_code for request in asked]
     assert codes.count(0) == SESSIONS
     assert set(codes[SESSIONS:]) == {ErrorCode.SHARE_SESSION_LIMIT_REACHED}
     with watched(broker), peers(broker, 1) as (peer,):

@@ -1,4 +1,4 @@
-"""Very many records of share groups, each with a lock and an answer of its own: nobody else notices."""
+"""Very many records of share groups, each with a lock and an answer of its own: no other client notices."""
 
 import asyncio
 from collections.abc import Iterator
@@ -48,8 +48,8 @@ async def taken(member: Member) -> None:
     for number in range(PARTITIONS):
         await member.fetch("takes", partitions=(number,), forget=(number - 1,) if number else (), **LARGE)
         assert member.run.log[-1][1][2][0][3][0][:2] == (0, RECORDS - 1)
-        told = [(offset, offset, [1]) for offset in range(1, RECORDS, 2)]
-        await member.acknowledge("answers", *told, partition=number)
+        acknowledged = [(offset, offset, [1]) for offset in range(1, RECORDS, 2)]
+        await member.acknowledge("answers", *acknowledged, partition=number)
         assert member.run.log[-1][1] == ("NONE", [(number, "NONE")])
 
 

@@ -83,9 +83,9 @@ def begin(name: str, *, timeout_ms: int = QUARTER_MS) -> InitProducerIdRequest:
 
 def begun(peer: socket.socket, name: str) -> Identity:
     """Its identity."""
-    told = put(peer, begin(name), 4)
-    assert told.error_code == 0, ErrorCode(told.error_code)
-    return told.producer_id, told.producer_epoch
+    response = put(peer, begin(name), 4)
+    assert response.error_code == 0, ErrorCode(response.error_code)
+    return response.producer_id, response.producer_epoch
 
 
 def add(name: str, identity: Identity, partitions: Sequence[int]) -> AddPartitionsToTxnRequest:
@@ -100,9 +100,11 @@ def add(name: str, identity: Identity, partitions: Sequence[int]) -> AddPartitio
 
 def added(peer: socket.socket, name: str, identity: Identity, partitions: Sequence[int]) -> set[int]:
     """The codes that it is answered with."""
-    told = put(peer, add(name, identity, partitions), 3)
+    response = put(peer, add(name, identity, partitions), 3)
     return {
-        row.partition_error_code for topic in told.results_by_topic_v3_and_below for row in topic.results_by_partition
+        row.partition_error_code
+        for topic in response.results_by_topic_v3_and_below
+        for row in topic.results_by_partition
     }
 
 
@@ -137,14 +139,14 @@ def stored(peer: socket.socket, group: str) -> int:
     """How many offsets of a group are in force, as another client sees it."""
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)], require_stable=True)
     while True:
-        (told,) = put(peer, request, 9).groups
-        if told.error_code not in COME_AGAIN | {ErrorCode.UNSTABLE_OFFSET_COMMIT}:
+        (stored_group,) = put(peer, request, 9).groups
+        if stored_group.error_code not in COME_AGAIN | {ErrorCode.UNSTABLE_OFFSET_COMMIT}:
             break
-    codes = {part.error_code for topic in told.topics for part in topic.partitions}
+    codes = {part.error_code for topic in stored_group.topics for part in topic.partitions}
     if codes == {ErrorCode.UNSTABLE_OFFSET_COMMIT}:
         return stored(peer, group)
     assert codes <= {0}, codes
-    return sum(part.committed_offset == 7 for topic in told.topics for part in topic.partitions)
+    return sum(part.committed_offset == 7 for topic in stored_group.topics for part in topic.partitions)
 
 
 def write(name: str | None, identity: Identity, sequence: int) -> ProduceRequest:
@@ -167,22 +169,22 @@ def written(peer: socket.socket, name: str | None, identity: Identity, sequence:
 def ends(peer: socket.socket) -> tuple[int, int]:
     """Where the narrow topic ends, and where it does for readers of what is committed."""
     query = ListOffsetsTopic(name=NARROW, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
-    found = [
+    end_offsets = [
         put(peer, ListOffsetsRequest(replica_id=-1, isolation_level=level, topics=[query]), 7)
         .topics[0]
         .partitions[0]
         .offset
         for level in (0, 1)
     ]
-    return found[0], found[1]
+    return end_offsets[0], end_offsets[1]
 
 
 def state(peer: socket.socket, name: str) -> tuple[str, int]:
     """What is known of an id: its state and epoch, when that is not ending."""
     while True:
-        (told,) = put(peer, DescribeTransactionsRequest(transactional_ids=[name]), 0).transaction_states
-        if not told.transaction_state.startswith("Prepare"):
-            return told.transaction_state, told.producer_epoch
+        (transaction,) = put(peer, DescribeTransactionsRequest(transactional_ids=[name]), 0).transaction_states
+        if not transaction.transaction_state.startswith("Prepare"):
+            return transaction.transaction_state, transaction.producer_epoch
 
 
 @pytest.fixture
@@ -223,8 +225,10 @@ def test_transactions_of_very_many_partitions(
             assert added(peer, names[0], producers[names[0]], every * (ELEMENTS // PARTITIONS - 1)) == {0}
         assert (state(witness, names[0])[0], state(witness, names[-1])[0]) == ("Ongoing", "Empty")
         for asked in (names[:20], names * (ELEMENTS // len(names))):
-            told = put(peer, DescribeTransactionsRequest(transactional_ids=asked), 0)
-            assert sorted(one.transactional_id for one in told.transaction_states) == sorted(set(asked))
+            response = put(peer, DescribeTransactionsRequest(transactional_ids=asked), 0)
+            assert sorted(transaction.transactional_id for transaction in response.transaction_states) == sorted(
+                set(asked)
+            )
         modest = begun(witness, "modest")
         assert added(witness, "modest", modest, every[:100]) == {0}
         assert put(witness, end("modest", modest, commit=False), 5).error_code == 0
@@ -274,13 +278,13 @@ def test_an_end_that_is_asked_for_by_many_comes_once(
         for at, peer in enumerate(many):
             peer.sendall(frame(end("raced", identity, commit=at % 4 != 0), 5) * 100)
         request = end("raced", identity)
-        told = [taken(peer, request, 5) for peer in many for _ in range(100)]
-        codes = {one.error_code for one in told}
+        responses = [taken(peer, request, 5) for peer in many for _ in range(100)]
+        codes = {response.error_code for response in responses}
         assert 0 in codes
         assert codes <= {0, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.INVALID_TXN_STATE}, codes
-        assert {(one.producer_id, one.producer_epoch) for one in told if not one.error_code} == {
-            (producer_id, epoch + 1)
-        }
+        assert {
+            (response.producer_id, response.producer_epoch) for response in responses if not response.error_code
+        } == {(producer_id, epoch + 1)}
         outcome, after = state(witness, "raced")
         assert after == epoch + 1
         assert ends(witness) == (before + 2, before + 2)
@@ -330,10 +334,10 @@ def test_markers_of_no_coordinator(hostile_broker: BuswayProcess, canary: Canary
             for peer, (request, _) in zip(many, flood, strict=True):
                 peer.sendall(frame(request, 2))
             for peer, (request, code) in zip(many, flood, strict=True):
-                told = taken(peer, request, 2)
-                assert {row.error_code for one in told.markers for topic in one.topics for row in topic.partitions} == {
-                    code
-                }
+                response = taken(peer, request, 2)
+                assert {
+                    row.error_code for marker in response.markers for topic in marker.topics for row in topic.partitions
+                } == {code}
     assert ends(witness) == before
     assert state(witness, "open") == ("Ongoing", ongoing[1])
     assert put(witness, end("open", ongoing), 5).error_code == 0
@@ -358,11 +362,13 @@ def test_producers_that_are_asked_for_again_and_again(
             )
             for number in range(4_000)
         ]
-        told = put(peer, strangers, 2)
-        assert {row.error_code for one in told.markers for topic in one.topics for row in topic.partitions} == {0}
+        response = put(peer, strangers, 2)
+        assert {
+            row.error_code for marker in response.markers for topic in marker.topics for row in topic.partitions
+        } == {0}
         topics = [TopicRequest(name=NARROW, partition_indexes=[0] * (ELEMENTS - 1))]
-        found = put(peer, DescribeProducersRequest(topics=topics), 0).topics[0].partitions[0]
-        assert {producer.producer_id for producer in found.active_producers} >= {10**12, 10**12 + 3_999}
+        producers = put(peer, DescribeProducersRequest(topics=topics), 0).topics[0].partitions[0]
+        assert {producer.producer_id for producer in producers.active_producers} >= {10**12, 10**12 + 3_999}
         for asked in (
             ListTransactionsRequest(state_filters=["Nope"] * 6_000, producer_id_filters=[*range(5_999)]),
             ListTransactionsRequest(
@@ -394,9 +400,9 @@ def test_what_is_refused_has_no_effect(hostile_broker: BuswayProcess, canary: Ca
             assert written(peer, "refused", current, 0) == (0, first)
             for timeout_ms in (QUARTER_MS + 1, 2**31 - 1, 0, -1):
                 for name in ("refused", "refused-new"):
-                    told = put(peer, begin(name, timeout_ms=timeout_ms), 4)
-                    assert told.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
-                    assert told.producer_id == -1
+                    response = put(peer, begin(name, timeout_ms=timeout_ms), 4)
+                    assert response.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+                    assert response.producer_id == -1
         assert ends(witness) == before
         assert state(witness, "refused") == ("Ongoing", current[1])
         unknown = DescribeTransactionsRequest(transactional_ids=["refused-new"])

@@ -1,1 +1,1 @@
-"""Clients that nobody here wrote, on a broker in a process of its own."""
+"""Foreign clients, on a broker in a process of its own."""

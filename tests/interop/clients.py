@@ -11,7 +11,7 @@ The clients that are libraries have a program each, which takes
 - `member BOOTSTRAP TOPIC GROUP`: reads and commits as one member of a group until it is killed;
 - `since BOOTSTRAP TOPIC TIMESTAMP`: the first record of partition 0 at or after a time;
 and prints each record it reads as a line of JSON. A member's session is `BUSWAY_INTEROP_SESSION_MS` long, 3,000 ms if that is not set; its
-heartbeat interval is a tenth of it, 3 s at most. kcat and Kafka's console tools are told the same in their own words.
+heartbeat interval is a tenth of it, 3 s at most. kcat and Kafka's console tools get the same as their own options.
 """
 
 import json
@@ -120,7 +120,10 @@ class Program:
 
     def produce(self, bootstrap: str, topic: str, codec: str, records: Sequence[Written]) -> None:
         """As `Client.produce`."""
-        lines = [json.dumps({"key": one.key, "value": one.value, "headers": one.headers}) + "\n" for one in records]
+        lines = [
+            json.dumps({"key": record.key, "value": record.value, "headers": record.headers}) + "\n"
+            for record in records
+        ]
         self._run("produce", bootstrap, topic, codec, stdin="".join(lines))
 
     def read(self, bootstrap: str, group: str, count: int, topics: Sequence[str]) -> list[Seen]:
@@ -191,8 +194,8 @@ class Kcat:
     def produce(self, bootstrap: str, topic: str, codec: str, records: Sequence[Written]) -> None:
         """Keys before a tab; headers are the same for a whole run of kcat."""
         headers = [argument for name, value in records[0].headers.items() for argument in ("-H", f"{name}={value}")]
-        assert all(one.headers == records[0].headers for one in records)
-        lines = "".join(f"{one.key}\t{one.value}\n" for one in records)
+        assert all(record.headers == records[0].headers for record in records)
+        lines = "".join(f"{record.key}\t{record.value}\n" for record in records)
         self._run("-P", "-b", bootstrap, "-t", topic, "-K", "\t", "-z", codec, *headers, stdin=lines)
 
     def _group(self, bootstrap: str, group: str) -> list[str]:
@@ -211,15 +214,15 @@ class Kcat:
 
     def seen(self, line: str) -> Seen | None:
         """From kcat's JSON envelope, in which headers are a flat list."""
-        told = json.loads(line)
-        flat = told.get("headers", [])
+        message = json.loads(line)
+        flat = message.get("headers", [])
         return Seen(
-            key=told["key"],
-            value=told["payload"],
+            key=message["key"],
+            value=message["payload"],
             headers=dict(zip(flat[::2], flat[1::2], strict=True)),
-            partition=told["partition"],
-            offset=told["offset"],
-            timestamp=told["ts"],
+            partition=message["partition"],
+            offset=message["offset"],
+            timestamp=message["ts"],
         )
 
     def since(self, bootstrap: str, topic: str, timestamp: int) -> Seen:
@@ -249,9 +252,9 @@ class JavaConsole:
     def produce(self, bootstrap: str, topic: str, codec: str, records: Sequence[Written]) -> None:
         """Headers, key and value with tabs between."""
         lines = ""
-        for one in records:
-            headers = ",".join(f"{name}:{value}" for name, value in one.headers.items())
-            lines += f"{headers}\t{one.key}\t{one.value}\n"
+        for record in records:
+            headers = ",".join(f"{name}:{value}" for name, value in record.headers.items())
+            lines += f"{headers}\t{record.key}\t{record.value}\n"
         parsing = ["--reader-property", "parse.key=true", "--reader-property", "parse.headers=true"]
         where = ["--bootstrap-server", bootstrap, "--topic", topic, "--compression-codec", codec]
         java("org.apache.kafka.tools.ConsoleProducer", *where, *parsing, stdin=lines)

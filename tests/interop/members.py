@@ -84,8 +84,11 @@ class Group:
             with contextlib.suppress(queue.Empty):
                 self._progress.get(timeout=max(0.0, deadline - time.monotonic()))
             if time.monotonic() >= deadline and not done():
-                told = [f"{len(one.records)} records, running: {one.is_running}\n{one.errors}" for one in self.members]
-                raise AssertionError("the group did not read enough: " + "\n".join(told))
+                states = [
+                    f"{len(member.records)} records, running: {member.is_running}\n{member.errors}"
+                    for member in self.members
+                ]
+                raise AssertionError("the group did not read enough: " + "\n".join(states))
 
 
 @contextlib.contextmanager

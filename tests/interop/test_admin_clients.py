@@ -27,8 +27,8 @@ def test_librdkafka_describes_settings(admin: AdminClient) -> None:
     """Sources and synonyms arrive."""
     for made in admin.create_topics([NewTopic("described-by-librdkafka", 1, 1)]).values():
         made.result(patient(20))
-    (found,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, "described-by-librdkafka")]).values()
-    entry = found.result(patient(20))["min.insync.replicas"]
+    (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, "described-by-librdkafka")]).values()
+    entry = future.result(patient(20))["min.insync.replicas"]
     assert (entry.value, entry.source, entry.is_default) == ("1", 3, False)
 
 
@@ -56,8 +56,8 @@ def test_aiokafka_describes_the_cluster(broker: Broker) -> None:
         client = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
         await client.start()
         try:
-            found: dict[str, object] = await client.describe_cluster()
-            return found
+            description: dict[str, object] = await client.describe_cluster()
+            return description
         finally:
             await client.close()
 

@@ -23,7 +23,7 @@ RECORDS = 20
 GROUP_RECORDS = 300
 BASE = 1_700_000_000_000
 ASKS_FOR_NONE = frozenset({"franz-go"})
-"""Clients that never ask for a topic to be made, unless told to."""
+"""Clients that never ask for a topic to be made, unless configured to."""
 NO_COORDINATOR = {
     confluent_kafka.KafkaError.NOT_COORDINATOR,
     confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -36,7 +36,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "client" in metafunc.fixturenames:
         marks = {"java": [pytest.mark.java]}
         metafunc.parametrize(
-            "client", [pytest.param(one, id=one.name, marks=marks.get(one.name, [])) for one in CLIENTS]
+            "client", [pytest.param(client, id=client.name, marks=marks.get(client.name, [])) for client in CLIENTS]
         )
 
 
@@ -106,11 +106,11 @@ class CodecTopics:
 
     def of_all(self) -> dict[Client, str]:
         """The topics of all the writers that could write; those that could not fail in a test of their own."""
-        found = {}
+        topics = {}
         for writer in CLIENTS:
             with contextlib.suppress(AssertionError, ToolMissing):
-                found[writer] = self.of(writer)
-        return found
+                topics[writer] = self.of(writer)
+        return topics
 
 
 @pytest.fixture(scope="session")
@@ -138,22 +138,24 @@ def test_reads_every_codec_of_every_writer(
     """Keys, values, headers, offsets and times of what each client wrote in each codec; then the commit is there."""
     begun = time.time() - 3600
     topics = codec_topics.of_all()
-    wanted = {one.key: one for writer in topics for codec in writer.codecs for one in records_of(writer.name, codec)}
+    wanted = {
+        record.key: record for writer in topics for codec in writer.codecs for record in records_of(writer.name, codec)
+    }
     assert wanted
     group = f"reads-{client.name}"
     seen = client.read(broker.bootstrap_servers, group, len(wanted), list(topics.values()))
     assert len(seen) == len(wanted)
-    assert {one.key: (one.value, one.headers) for one in seen} == {
-        one.key: (one.value, one.headers) for one in wanted.values()
+    assert {record.key: (record.value, record.headers) for record in seen} == {
+        record.key: (record.value, record.headers) for record in wanted.values()
     }
     for writer in topics:
-        mine = [one for one in seen if one.headers["writer"] == writer.name]
-        assert [one.offset for one in mine] == list(range(len(mine)))
-        assert [one.key for one in mine] == [key for key in wanted if key.startswith(f"{writer.name}-")]
-        assert all(begun < one.timestamp / 1000 < time.time() + 60 for one in mine)
+        own_records = [record for record in seen if record.headers["writer"] == writer.name]
+        assert [record.offset for record in own_records] == list(range(len(own_records)))
+        assert [record.key for record in own_records] == [key for key in wanted if key.startswith(f"{writer.name}-")]
+        assert all(begun < record.timestamp / 1000 < time.time() + 60 for record in own_records)
     asked = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0) for topic in topics.values()])]
-    (found,) = admin.list_consumer_group_offsets(asked).values()
-    committed = {one.topic: one.offset for one in found.result(patient(20)).topic_partitions}
+    (future,) = admin.list_consumer_group_offsets(asked).values()
+    committed = {partition.topic: partition.offset for partition in future.result(patient(20)).topic_partitions}
     assert committed == {topic: RECORDS * len(writer.codecs) for writer, topic in topics.items()}
     eventually(lambda: described(admin, group), (ConsumerGroupState.EMPTY, []))
     ledger.note(client.name, version, "read", f"{len(CODECS)} codecs of {len(topics)} writers")
@@ -163,12 +165,12 @@ def described(admin: AdminClient, group: str) -> tuple[ConsumerGroupState, list[
     """The state of a group and how many partitions each member has; None while it has no coordinator."""
     (done,) = admin.describe_consumer_groups([group]).values()
     try:
-        found = done.result(patient(20))
+        described_group = done.result(patient(20))
     except confluent_kafka.KafkaException as problem:
         if problem.args[0].code() in NO_COORDINATOR:
             return None
         raise
-    return found.state, sorted(len(member.assignment.topic_partitions) for member in found.members)
+    return described_group.state, sorted(len(member.assignment.topic_partitions) for member in described_group.members)
 
 
 def lose_one_of_three(members: Sequence[Client], topic: str, broker: Broker, admin: AdminClient) -> None:
@@ -176,7 +178,7 @@ def lose_one_of_three(members: Sequence[Client], topic: str, broker: Broker, adm
     create(admin, topic, 6)
     writer = members[0]
     bootstrap = broker.bootstrap_servers
-    with group_of([(one, one.member_command(bootstrap, topic, topic)) for one in members]) as running:
+    with group_of([(member, member.member_command(bootstrap, topic, topic)) for member in members]) as running:
         eventually(lambda: described(admin, topic), (ConsumerGroupState.STABLE, [2, 2, 2]))
         before = records_of(writer.name, "none", GROUP_RECORDS)
         writer.produce(bootstrap, topic, "none", before)
@@ -184,13 +186,13 @@ def lose_one_of_three(members: Sequence[Client], topic: str, broker: Broker, adm
         running.members[0].kill()
         after = records_of(writer.name, "gzip", GROUP_RECORDS)
         writer.produce(bootstrap, topic, "gzip", after)
-        wanted = {one.key for one in [*before, *after]}
+        wanted = {record.key for record in [*before, *after]}
         running.read_until(lambda: running.keys() == wanted, 30)
         eventually(lambda: described(admin, topic), (ConsumerGroupState.STABLE, [3, 3]))
 
 
 def test_a_topic_is_made_on_first_use(client: Client, broker: Broker, admin: AdminClient, ledger: Ledger) -> None:
-    """The client is told first that it is not there, asks again and writes."""
+    """The first answer is that it is not there, asks again and writes."""
     topic = f"first-use-{client.name}"
     if client.name in ASKS_FOR_NONE:
         create(admin, topic, 1)
@@ -218,7 +220,7 @@ def test_a_group_of_three_loses_a_member(
 
 def test_a_mixed_group_loses_a_member(broker: Broker, admin: AdminClient) -> None:
     """Three members that run three clients, which agree on the range assignor."""
-    mixed = [one for one in CLIENTS if one.name in {"librdkafka", "aiokafka", "kafka-python"}]
+    mixed = [client for client in CLIENTS if client.name in {"librdkafka", "aiokafka", "kafka-python"}]
     lose_one_of_three(mixed, "three-mixed", broker, admin)
 
 
@@ -248,7 +250,7 @@ def test_seeks_by_time(
     offset: int,
 ) -> None:
     """The first record at or after a time: the first of all, one between two times, and the start of a batch."""
-    found = client.since(broker.bootstrap_servers, timed, BASE + milliseconds)
-    assert (found.offset, found.key, found.timestamp) == (offset, str(offset), BASE + offset * 1000)
+    record = client.since(broker.bootstrap_servers, timed, BASE + milliseconds)
+    assert (record.offset, record.key, record.timestamp) == (offset, str(offset), BASE + offset * 1000)
     if milliseconds == 41_500:
         ledger.note(client.name, version, "seek by time", "yes")

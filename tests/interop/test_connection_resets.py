@@ -52,5 +52,7 @@ async def test_connections_that_are_reset_fence_no_live_member(client: Client, m
                 proxy.cut()
                 await heartbeats(proxy, count)
             since = (await admin.explain_group("g"))[len(before) :]
-            assert all(why.what == "joined again" and why.reason in OWN for one in since for why in one.reasons), since
-            assert [one.member_id for one in (await admin.describe_group("g")).members] == [member.member_id]
+            assert all(
+                why.what == "joined again" and why.reason in OWN for rebalance in since for why in rebalance.reasons
+            ), since
+            assert [member.member_id for member in (await admin.describe_group("g")).members] == [member.member_id]

@@ -38,13 +38,13 @@ STEPS = (
 @pytest.fixture
 def both() -> Iterator[tuple[Broker, Broker]]:
     """The broker under test and Apache Kafka, new."""
-    mine, theirs = chosen_broker(), ApacheKafka()
+    busway_broker, theirs = chosen_broker(), ApacheKafka()
     try:
-        mine.start()
+        busway_broker.start()
         theirs.start()
-        yield mine, theirs
+        yield busway_broker, theirs
     finally:
-        mine.stop()
+        busway_broker.stop()
         theirs.stop()
 
 

@@ -73,10 +73,10 @@ def test_kafka_topics(tool: Tool, ledger: Ledger) -> None:
     tool("kafka-topics", "--create", "--topic", "java-orders", "--if-not-exists")
     assert "java-orders" in tool("kafka-topics", "--list").splitlines()
     tool("kafka-topics", "--alter", "--topic", "java-orders", "--partitions", "3")
-    told = tool("kafka-topics", "--describe", "--topic", "java-orders")
-    assert re.search(r"Topic: java-orders\s+TopicId: \S{22}\s+PartitionCount: 3\s+ReplicationFactor: 1\s", told)
-    assert "retention.ms=86400000" in told
-    assert len(re.findall(r"Partition: [012]\s+Leader: 1\s+Replicas: 1\s+Isr: 1", told)) == 3
+    output = tool("kafka-topics", "--describe", "--topic", "java-orders")
+    assert re.search(r"Topic: java-orders\s+TopicId: \S{22}\s+PartitionCount: 3\s+ReplicationFactor: 1\s", output)
+    assert "retention.ms=86400000" in output
+    assert len(re.findall(r"Partition: [012]\s+Leader: 1\s+Replicas: 1\s+Isr: 1", output)) == 3
     tool("kafka-topics", "--delete", "--topic", "java-orders")
     assert "java-orders" not in tool("kafka-topics", "--list").splitlines()
     ledger.note_tool("kafka-topics", "create, list, describe, grow, delete")
@@ -88,9 +88,9 @@ def test_kafka_configs(tool: Tool, admin: AdminClient, ledger: Ledger) -> None:
         creation.result(patient(20))
     entity = ("--entity-type", "topics", "--entity-name", "java-settings")
     tool("kafka-configs", "--alter", *entity, "--add-config", "retention.ms=60000,cleanup.policy=[compact,delete]")
-    told = tool("kafka-configs", "--describe", *entity)
-    assert "retention.ms=60000" in told
-    assert "cleanup.policy=compact,delete" in told
+    output = tool("kafka-configs", "--describe", *entity)
+    assert "retention.ms=60000" in output
+    assert "cleanup.policy=compact,delete" in output
     tool("kafka-configs", "--alter", *entity, "--delete-config", "retention.ms")
     assert "retention.ms" not in tool("kafka-configs", "--describe", *entity)
     assert "retention.ms=604800000" in tool("kafka-configs", "--describe", *entity, "--all")
@@ -106,14 +106,14 @@ def test_kafka_configs_of_groups(tool: Tool, ledger: Ledger) -> None:
     entity = ("--entity-type", "groups", "--entity-name", "tools-group")
     added = "consumer.session.timeout.ms=50000,share.auto.offset.reset=earliest"
     tool("kafka-configs", "--alter", *entity, "--add-config", added)
-    told = tool("kafka-configs", "--describe", *entity)
-    assert "consumer.session.timeout.ms=50000" in told
-    assert "share.auto.offset.reset=earliest" in told
+    output = tool("kafka-configs", "--describe", *entity)
+    assert "consumer.session.timeout.ms=50000" in output
+    assert "share.auto.offset.reset=earliest" in output
     assert "tools-group" in tool("kafka-configs", "--describe", "--entity-type", "groups")
     tool("kafka-configs", "--alter", *entity, "--delete-config", "share.auto.offset.reset")
-    told = tool("kafka-configs", "--describe", *entity)
-    assert "consumer.session.timeout.ms=50000" in told
-    assert "share.auto.offset.reset=earliest" not in told
+    output = tool("kafka-configs", "--describe", *entity)
+    assert "consumer.session.timeout.ms=50000" in output
+    assert "share.auto.offset.reset=earliest" not in output
     with pytest.raises(AssertionError, match=r"consumer\.session\.timeout\.ms must be less than or equal to"):
         tool("kafka-configs", "--alter", *entity, "--add-config", "consumer.session.timeout.ms=99999")
     ledger.note_tool("kafka-configs", "set, remove, describe settings of a group")
@@ -173,8 +173,8 @@ def test_kafka_consumer_groups(tool: Tool, broker: Broker, admin: AdminClient, l
     reset = ("--reset-offsets", *group, "--topic", "java-lag", "--execute")
     assert "current state is Stable" in tool("kafka-consumer-groups", *reset, "--to-earliest")
     consumer.close()
-    told = tool("kafka-consumer-groups", "--list", "--state")
-    assert re.search(r"java-group\s+Empty", told), told
+    output = tool("kafka-consumer-groups", "--list", "--state")
+    assert re.search(r"java-group\s+Empty", output), output
     moves = {
         ("--to-earliest",): "0",
         ("--to-latest",): "50",
@@ -198,29 +198,29 @@ def test_the_perf_tests(tool: Tool, broker: Broker, admin: AdminClient, ledger: 
         creation.result(patient(20))
     count = 50_000
     sizes = ("--num-records", str(count), "--record-size", "1000", "--throughput", "-1")
-    told = tool("kafka-producer-perf-test", "--topic", "java-perf", *sizes, "--command-property", "acks=all")
-    assert re.search(rf"^{count} records sent, .* 99\.9th\.$", told, re.MULTILINE), told
+    output = tool("kafka-producer-perf-test", "--topic", "java-perf", *sizes, "--command-property", "acks=all")
+    assert re.search(rf"^{count} records sent, .* 99\.9th\.$", output, re.MULTILINE), output
     ledger.note_tool("kafka-producer-perf-test", "50000 records of 1000 bytes")
     asked = ("--topic", "java-perf", "--num-records", str(count), "--timeout", "20000", "--hide-header")
-    told = tool("kafka-consumer-perf-test", *asked)
-    (row,) = [line.split(", ") for line in told.splitlines() if line.count(",") >= 9]
+    output = tool("kafka-consumer-perf-test", *asked)
+    (row,) = [line.split(", ") for line in output.splitlines() if line.count(",") >= 9]
     assert int(row[4]) == count
     ledger.note_tool("kafka-consumer-perf-test", "50000 records")
 
 
 def test_kafka_broker_api_versions(tool: Tool, ledger: Ledger) -> None:
     """The tool reads the advertised APIs; there is none that it does not know."""
-    told = tool("kafka-broker-api-versions")
-    assert re.search(r"Produce\(0\): \S+ to \d+ \[usable: \d+\]", told)
-    assert "UNKNOWN" not in told
+    output = tool("kafka-broker-api-versions")
+    assert re.search(r"Produce\(0\): \S+ to \d+ \[usable: \d+\]", output)
+    assert "UNKNOWN" not in output
     ledger.note_tool("kafka-broker-api-versions", "every API known and usable")
 
 
 def test_kafka_log_dirs(tool: Tool, broker: Broker, admin: AdminClient, ledger: Ledger) -> None:
     """The directory, and the bytes of each partition in it."""
     filled(broker, admin, "java-sizes", 50, partitions=2)
-    told = tool("kafka-log-dirs", "--describe", "--topic-list", "java-sizes")
-    (report,) = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
+    output = tool("kafka-log-dirs", "--describe", "--topic-list", "java-sizes")
+    (report,) = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
     (directory,) = report["brokers"][0]["logDirs"]
     sizes = {row["partition"]: row["size"] for row in directory["partitions"]}
     assert (directory["error"], sorted(sizes)) == (None, ["java-sizes-0", "java-sizes-1"])
@@ -229,12 +229,12 @@ def test_kafka_log_dirs(tool: Tool, broker: Broker, admin: AdminClient, ledger: 
 
 
 def test_kafka_metadata_quorum(tool: Tool, ledger: Ledger) -> None:
-    """One voter, which leads and lags behind nobody."""
-    told = tool("kafka-metadata-quorum", "describe", "--status")
-    assert re.search(r"LeaderId:\s+1\n", told), told
-    assert re.search(r"MaxFollowerLag:\s+0\n", told), told
-    told = tool("kafka-metadata-quorum", "describe", "--replication")
-    assert re.search(r"^1\s+\S+\s+\d+\s+0\s.*Leader", told, re.MULTILINE), told
+    """One voter, which leads and lags behind none."""
+    output = tool("kafka-metadata-quorum", "describe", "--status")
+    assert re.search(r"LeaderId:\s+1\n", output), output
+    assert re.search(r"MaxFollowerLag:\s+0\n", output), output
+    output = tool("kafka-metadata-quorum", "describe", "--replication")
+    assert re.search(r"^1\s+\S+\s+\d+\s+0\s.*Leader", output, re.MULTILINE), output
     ledger.note_tool("kafka-metadata-quorum", "status and replication")
 
 
@@ -242,8 +242,10 @@ def test_kafka_leader_election(tool: Tool, admin: AdminClient, ledger: Ledger) -
     """No partition needs one; a topic that does not exist is refused."""
     for creation in admin.create_topics([NewTopic("java-elections", 2, 1)]).values():
         creation.result(patient(20))
-    one = ("--topic", "java-elections", "--partition", "1")
-    assert "Valid replica already elected" in tool("kafka-leader-election", "--election-type", "preferred", *one)
+    partition_arguments = ("--topic", "java-elections", "--partition", "1")
+    assert "Valid replica already elected" in tool(
+        "kafka-leader-election", "--election-type", "preferred", *partition_arguments
+    )
     tool("kafka-leader-election", "--election-type", "unclean", "--all-topic-partitions")
     with pytest.raises(AssertionError, match="UnknownTopicOrPartitionException"):
         tool("kafka-leader-election", "--election-type", "preferred", "--topic", "java-missing", "--partition", "0")
@@ -282,8 +284,8 @@ def test_kafka_transactions(tool: Tool, broker: Broker, admin: AdminClient, ledg
     described = tool("kafka-transactions", "describe", "--transactional-id", "java-x").split("\n")[1].split()
     producer_id, epoch = described[2:4]
     assert int(epoch) > 1
-    one = ("--topic", "java-tx", "--partition", "0")
-    known = tool("kafka-transactions", "describe-producers", *one).split("\n")[1].split()
+    partition_arguments = ("--topic", "java-tx", "--partition", "0")
+    known = tool("kafka-transactions", "describe-producers", *partition_arguments).split("\n")[1].split()
     assert known[:2] == [producer_id, epoch]
     assert "java-tx" not in tool("kafka-transactions", "find-hanging", "--broker-id", "1")
     tool("kafka-transactions", "forceTerminateTransaction", "--transactionalId", "java-x")

@@ -36,7 +36,9 @@ def test_one_writes_and_the_other_reads_in_a_group(
     records = [Written(key=f"k{at}", value=f"naïve {at}", headers={"at": str(at)}) for at in range(RECORDS)]
     writer.produce(broker.bootstrap_servers, topic, "lz4", records)
     read = reader.read(broker.bootstrap_servers, group, RECORDS, [topic])
-    assert [(one.key, one.value, one.headers) for one in read] == [(one.key, one.value, one.headers) for one in records]
+    assert [(record.key, record.value, record.headers) for record in read] == [
+        (record.key, record.value, record.headers) for record in records
+    ]
     asked = ["--bootstrap-server", broker.bootstrap_servers, "--describe", "--offsets", "--group", group]
     lines = java("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", *asked).splitlines()
     (row,) = [line.split() for line in lines if topic in line]

@@ -173,7 +173,7 @@ class Stage:
 def _append(log: list[tuple[BatchHeader, bytes]], ready: Ready) -> None:
     for write in ready.append:
         if write.truncate_to is not None:
-            log[:] = [one for one in log if one[0].next_offset <= write.truncate_to]
+            log[:] = [entry for entry in log if entry[0].next_offset <= write.truncate_to]
         for content in write.batches:
             log += [(header, bytes(batch)) for header, batch in iter_batches(content)]
 
@@ -207,13 +207,13 @@ def _told(body: Any) -> str:
         kind = "Pre-vote?" if partition.pre_vote else "Vote?"
         return f"{kind} in {partition.replica_epoch}, log to {partition.last_offset} of {partition.last_offset_epoch}"
     name = type(body).__name__.removesuffix("Request").removesuffix("Response")
-    told = f"leader {partition.leader_id} in {partition.leader_epoch}"
+    leader = f"leader {partition.leader_id} in {partition.leader_epoch}"
     if isinstance(body, VoteResponse):
         given = "yes" if partition.vote_granted else "no"
-        return f"Vote: {given}, {ErrorCode(partition.error_code).name}, {told}"
+        return f"Vote: {given}, {ErrorCode(partition.error_code).name}, {leader}"
     if hasattr(partition, "error_code"):
-        return f"{name}: {ErrorCode(partition.error_code).name}, {told}"
-    return f"{name}! {told}"
+        return f"{name}: {ErrorCode(partition.error_code).name}, {leader}"
+    return f"{name}! {leader}"
 
 
 def played(text: str) -> str:

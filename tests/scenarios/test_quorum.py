@@ -1,4 +1,4 @@
-"""Stories of a quorum are as they were written down; `python -m tests.scenarios.test_quorum` writes them anew, to be read before they are kept."""
+"""Stories of a quorum are as they were written down; `python -m tests.scenarios.test_quorum` writes them again, to be read before they are kept."""
 
 from pathlib import Path
 

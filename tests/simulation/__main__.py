@@ -136,9 +136,9 @@ def shrink(plan: Plan, plant: str | None, keep: str | None) -> int:
 def measure_planted(seconds: float, jobs: int) -> int:
     """Print a table: after how many seeds and seconds of CPU each planted bug is found; 1 when one is not found in time."""
     missed = 0
-    for found in searches(PLANTED, seconds=seconds, jobs=jobs):
-        missed += not found.anomaly
-        print(f"| {found.bug} | {found.seeds} | {found.cpu_s:.1f} | {found.anomaly or 'NOT FOUND'} |", flush=True)
+    for search in searches(PLANTED, seconds=seconds, jobs=jobs):
+        missed += not search.anomaly
+        print(f"| {search.bug} | {search.seeds} | {search.cpu_s:.1f} | {search.anomaly or 'NOT FOUND'} |", flush=True)
     return 1 if missed else 0
 
 

@@ -22,7 +22,7 @@ _TOLD: Final = {ErrorCode.TOPIC_ALREADY_EXISTS: True, ErrorCode.UNKNOWN_TOPIC_OR
 
 
 async def administer(client: Client) -> None:
-    """Create, change, delete and look at topics that nobody else uses."""
+    """Create, change, delete and look at topics that no other client uses."""
     admin: busway.Admin | None = None
     try:
         for _ in range(client.plan.operations):
@@ -63,7 +63,7 @@ async def look_at(admin: busway.Admin, deed: TopicDeed, *, setting: bool) -> Non
     """See whether a topic is there, and its partitions or its setting.
 
     Raises:
-        BuswayError: nobody can be asked.
+        BuswayError: no broker can be asked.
     """
     try:
         if setting:

@@ -29,7 +29,7 @@ class TopicRules:
 
     Attributes:
         compacted: older records of a key may go.
-        cut: records may go from the beginning on: by retention, or because somebody had them deleted.
+        cut: records may go from the beginning on: by retention, or because a client had them deleted.
         retention_bytes: nothing goes by retention as long as what would be left is smaller; None where nothing goes by retention.
         durable: acknowledged means on disk; where not, a power cut may take the end.
         recreated: topics of this name come and go.
@@ -94,4 +94,6 @@ def check(history: History, rules: Rules) -> list[Anomaly]:
         letter_checks,
         service_checks,
     )
-    return [anomaly for family in families for one in family.CHECKS for anomaly in one(history, rules)]
+    return [
+        anomaly for family in families for check_history in family.CHECKS for anomaly in check_history(history, rules)
+    ]

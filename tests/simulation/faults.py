@@ -129,8 +129,8 @@ class Faults:
             self._node.crash(at_step=at_step)
 
     async def _strike(self, fault: Fault) -> None:
-        """Slow the disk, and take the power at the moment when a client is told that something is done, or sees what others have not been
-        told yet: was it on disk?"""
+        """Slow the disk, and take the power at the moment when a client gets an answer that something is done, or sees what others were not
+        answered yet: was it on disk?"""
         struck = asyncio.Event()
 
         def listen(operation: Operation) -> None:
@@ -151,7 +151,7 @@ class Faults:
             self._slowed(fault.amount, -1)
 
     def _tells_news(self, operation: Operation) -> bool:
-        """Whether a look shows what whoever did it has not been told yet; what is no look always tells news."""
+        """Whether an operation shows effects of operations that are still pending; one that reads nothing always does."""
         pending = [other for other in self._scenario.history.operations if other.returned is None]
         if isinstance(operation, Poll):
             sent = {send.value for send in pending if isinstance(send, Send)}

@@ -25,7 +25,7 @@ from tests.simulation.history import (
 from tests.simulation.linearizable import IMPOSSIBLE, Step, Undecided, unexplained
 
 EFFECT_MS: Final = 60_000.0
-"""What nobody got an answer to takes effect by then, or never."""
+"""What was not answered takes effect by then, or never."""
 NEVER: Final = 1 << 60
 
 
@@ -63,9 +63,9 @@ def committed_offsets(history: History, rules: Rules) -> Iterator[Anomaly]:
             )
     for (group, partition), step in _beginnings(history, rules):
         steps[group, partition].append(step)
-    for (group, partition), found in steps.items():
+    for (group, partition), partition_steps in steps.items():
         try:
-            blocked = unexplained(found, None)
+            blocked = unexplained(partition_steps, None)
         except Undecided:
             continue
         if blocked is not None:
@@ -116,15 +116,15 @@ def double_ownership(history: History, _: Rules) -> Iterator[Anomaly]:
     """Two members own a partition in one generation. Where the coordinator balances, who takes a static member's place takes its epoch too:
     `modern_checks.two_live_owners` looks there."""
     owners: dict[tuple[str, int, Partition], str] = {}
-    balanced = {told.group for told in history.of(Ownership) if told.balanced}
-    for told in history.of(Ownership):
-        if told.group in balanced:
+    balanced = {ownership.group for ownership in history.of(Ownership) if ownership.balanced}
+    for ownership in history.of(Ownership):
+        if ownership.group in balanced:
             continue
-        for partition in told.owned:
-            other = owners.setdefault((told.group, told.generation, partition), told.member)
-            if other != told.member:
-                text = f"{partition} of {told.group} belongs to {other[-6:]} and {told.member[-6:]}"
-                yield Anomaly("double ownership", f"{text} in generation {told.generation}")
+        for partition in ownership.owned:
+            other = owners.setdefault((ownership.group, ownership.generation, partition), ownership.member)
+            if other != ownership.member:
+                text = f"{partition} of {ownership.group} belongs to {other[-6:]} and {ownership.member[-6:]}"
+                yield Anomaly("double ownership", f"{text} in generation {ownership.generation}")
 
 
 def poll_after_revoke(history: History, _: Rules) -> Iterator[Anomaly]:
@@ -157,16 +157,16 @@ def zombie_commits(history: History, _: Rules) -> Iterator[Anomaly]:
     members change their protocol a higher generation is not always a later one."""
     migrating = {ownership.group for ownership in history.of(Ownership) if ownership.migrating}
     begun: dict[str, list[tuple[int, Ownership]]] = defaultdict(list)
-    modern = {told.group for told in history.of(Ownership) if told.modern}
+    modern = {ownership.group for ownership in history.of(Ownership) if ownership.modern}
     for operation in history.operations:
         if isinstance(operation, Ownership):
             begun[operation.group].append((operation.invoked, operation))
         elif isinstance(operation, Commit) and operation.ok and operation.generation >= 0:
             if operation.group in migrating:
                 continue
-            for invoked, told in begun[operation.group]:
-                generation, member = told.generation, told.member
-                theirs = operation.partition in told.new and member != operation.member
+            for invoked, ownership in begun[operation.group]:
+                generation, member = ownership.generation, ownership.member
+                theirs = operation.partition in ownership.new and member != operation.member
                 if operation.group in modern and not theirs:
                     continue
                 if invoked < operation.invoked and generation > operation.generation:
@@ -203,10 +203,15 @@ def undelivered(history: History, rules: Rules) -> Iterator[Anomaly]:
     """After the liveness phase a group that lives has read everything that was acknowledged."""
     if not any(event.kind == "converged" for event in history.of(Happening)):
         return
-    groups = {told.group for told in history.of(Ownership)}
+    groups = {ownership.group for ownership in history.of(Ownership)}
     for group in groups:
         given = {record[:2] for poll in history.of(Poll) if poll.group == group for record in poll.records}
-        topics = {partition.topic for told in history.of(Ownership) if told.group == group for partition in told.owned}
+        topics = {
+            partition.topic
+            for ownership in history.of(Ownership)
+            if ownership.group == group
+            for partition in ownership.owned
+        }
         for send in history.of(Send):
             whole = send.partition.topic in topics and rules.get(send.partition.topic, PLAIN).whole
             if send.ok and send.offset is not None and whole and (send.partition, send.offset) not in given:

@@ -95,7 +95,7 @@ def growing(theme: "Theme") -> None:
     _settings(theme)
     theme._topic = "growing"
     theme._producer((20, 40), burst=5)
-    members = [one for _ in range(choice([1, 2, 3])) for one in _modern(theme, 1, pattern=theme._maybe(0.6))]
+    members = [member for _ in range(choice([1, 2, 3])) for member in _modern(theme, 1, pattern=theme._maybe(0.6))]
     theme._client("grower", (1, 4))
     _trouble(theme, members, ["Commit", "Committed", "ConsumerHeartbeat", "ConsumerHeartbeat"])
 

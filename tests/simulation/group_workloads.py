@@ -161,7 +161,9 @@ async def take_part(client: Client) -> None:
                     await commit_in_the_name(client, consumer, group_of(client), membership, partition)
                 for gone in listener.given.take_gone():
                     handled.pop(busway.TopicPartition(*gone), None)
-                handled.update((partition, found[-1].offset + 1) for partition, found in records.items())
+                handled.update(
+                    (partition, partition_records[-1].offset + 1) for partition, partition_records in records.items()
+                )
                 if not auto:
                     handled = await _commit(consumer, handled)
                 left -= 1
@@ -212,22 +214,22 @@ def _record_commits(client: Client, consumer: busway.Consumer) -> None:
                     process=client.process,
                     group=group_of(client),
                     partition=Partition(*partition),
-                    offset=found.offset,
+                    offset=position.offset,
                     member=membership.member_id,
                 )
             )
-            for partition, found in wanted.items()
+            for partition, position in wanted.items()
         ]
         try:
             await commit(wanted)
         except BaseException as problem:
-            for one in noted:
-                client.history.end(one, Outcome.INFO, repr(problem))
+            for operation in noted:
+                client.history.end(operation, Outcome.INFO, repr(problem))
             raise
-        for one in noted:
+        for operation in noted:
             if membership.generation == generation:
-                one.generation = generation
-            client.history.end(one)
+                operation.generation = generation
+            client.history.end(operation)
 
     offsets.commit = recorded  # type: ignore[method-assign]
 
@@ -236,16 +238,16 @@ async def _commit(
     consumer: busway.Consumer, handled: Mapping[busway.TopicPartition, int]
 ) -> dict[busway.TopicPartition, int]:
     """Commit; answers what is left for the next time, since the group has moved on. What is read again by then is not."""
-    mine = {
+    still_at = {
         partition: offset
         for partition, offset in handled.items()
         if (consumer.known_position(partition) or -1) >= offset
     }
     try:
-        if mine:
-            await consumer.commit(mine)
+        if still_at:
+            await consumer.commit(still_at)
     except BuswayError:
-        return mine  # it is in the history
+        return still_at  # it is in the history
     return {}
 
 
@@ -322,10 +324,10 @@ async def ask_committed(client: Client, consumer: busway.Consumer, partition: Pa
     """What the group has committed for a partition."""
     operation = client.history.begin(Committed(process=client.process, group=group_of(client), partition=partition))
     try:
-        found = await consumer.committed(busway.TopicPartition(*partition))
+        committed = await consumer.committed(busway.TopicPartition(*partition))
     except BuswayError as problem:
         client.history.end(operation, Outcome.INFO, problem)
         return None
-    operation.offset = found.offset if found is not None else None
+    operation.offset = committed.offset if committed is not None else None
     client.history.end(operation)
     return operation.offset

@@ -128,7 +128,7 @@ class _Round:
             await self._commit(first)
         second = self._transaction()
         second.asked = client.history.mark()
-        # Whether its end came before or after its records nobody can tell: it counts, or not.
+        # Whether its end came before or after its records is unknown: it counts, or not.
         await self._moment()
         asked = [asyncio.ensure_future(self._ask(self._adds, self._add(places)))]
         await self._moment()

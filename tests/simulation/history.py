@@ -1,4 +1,4 @@
-"""What clients asked, when, and what they were told: the history of one simulated run.
+"""What clients asked, when, and the answers: the history of one simulated run.
 
 Here: the operations, the recorder, and values that say who wrote them where.
 Not here: any judgement (`checks`).
@@ -6,7 +6,7 @@ Not here: any judgement (`checks`).
 Times are virtual milliseconds since the run began. Beside them each invocation and return has a place in the one order of all events of
 the run: a simulation has such an order, so "returned before" is exact, also within one millisecond.
 
-An operation is OK (done), FAIL (certainly not done) or INFO (nobody knows). A timeout is INFO, as is all that a killed client had under way.
+An operation is OK (done), FAIL (certainly not done) or INFO (unknown). A timeout is INFO, as is all that a killed client had under way.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,7 +68,7 @@ class Operation:
         return self.outcome is Outcome.OK
 
     def describe(self) -> str:
-        """What was asked and told, on one line."""
+        """What was asked and answered, on one line."""
         return type(self).__name__.lower()
 
 
@@ -171,12 +171,12 @@ class Deed(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class TopicDeed(Operation):
-    """Something done to a topic, or what somebody saw of it.
+    """Something done to a topic, or what a client saw of it.
 
     Attributes:
         partitions: how many it is made with, grown to, or seen with; None where it was not seen.
         setting: the value of the one setting that is changed and looked at.
-        exists: answer of a look, and of a FAIL that says so ("already exists", "unknown topic"); None where nothing is told.
+        exists: answer of a look, and of a FAIL that says so ("already exists", "unknown topic"); None where the answer does not say.
     """
 
     topic: str
@@ -211,7 +211,7 @@ class DeleteRecords(Operation):
 
 @dataclass(slots=True, kw_only=True)
 class Ownership(Operation):
-    """A member is told what it owns in a generation, or in an epoch of its own where the coordinator balances the group (`modern`); where
+    """A member learns what it owns in a generation, or in an epoch of its own where the coordinator balances the group (`modern`); where
     members of a group change their protocol (`migrating`), its generations begin with 1 again once it was empty."""
 
     group: str
@@ -235,7 +235,7 @@ class Ownership(Operation):
 
 @dataclass(slots=True, kw_only=True)
 class Revoked(Operation):
-    """A member has given partitions up, or was told that they are lost."""
+    """A member has given partitions up, or learned that they are lost."""
 
     group: str
     partitions: frozenset[Partition]
@@ -349,7 +349,7 @@ class History:
     tell: Callable[[str], None] | None = None
     operations: list[Operation] = field(default_factory=list)
     listeners: list[Callable[[Operation], None]] = field(default_factory=list)
-    """Told of every operation when it has returned."""
+    """Notified of every operation when it has returned."""
     _events: int = 0
 
     def begin(self, operation: AnOperation) -> AnOperation:
@@ -381,7 +381,7 @@ class History:
         return (operation for operation in self.operations if isinstance(operation, kind))
 
     def returned(self) -> list[Operation]:
-        """All that returned, in the order of their returns: what a client was told before it was told something else."""
+        """All that returned, in the order of their returns: what a client was answered before another answer."""
         return sorted(
             (operation for operation in self.operations if operation.returned is not None),
             key=lambda operation: operation.returned or 0,
@@ -410,7 +410,7 @@ def line_of(operation: Operation) -> str:
 
 
 def value_of(process: str, number: int, partition: Partition, filler: int = 0) -> bytes:
-    """A value that nobody else writes, and that names its partition and its own checksum.
+    """A value that no other client writes, and that names its partition and its own checksum.
 
     Args:
         filler: bytes to make it longer.
@@ -439,8 +439,10 @@ def _runs(records: Sequence[Seen]) -> Iterator[str]:
     offsets: dict[Partition, list[int]] = {}
     for record in records:
         offsets.setdefault(record.partition, []).append(record.offset)
-    for partition, found in offsets.items():
-        yield f"{partition} {found[0]}" + (f" to {found[-1]}" if len(found) > 1 else "")
+    for partition, partition_offsets in offsets.items():
+        yield f"{partition} {partition_offsets[0]}" + (
+            f" to {partition_offsets[-1]}" if len(partition_offsets) > 1 else ""
+        )
 
 
 Values = Mapping[bytes, Send]

@@ -1,9 +1,9 @@
-"""Checks of the dead letters of share groups (KIP-1191): who is given up has one on disk first, and nobody else has.
+"""Checks of the dead letters of share groups (KIP-1191): a record that is given up has one on disk first, and no other has.
 
 Here: one function for each anomaly.
 Not here: what becomes of records otherwise (`share_checks`). A record that a group is done with was accepted, or was
 given up: rejected, or delivered as often as it may be. What is accepted is answered to who accepts it, so whatever
-nobody can have accepted was given up, and has a letter; two letters are as good as one.
+that no member can have accepted was given up, and has a letter; two letters are as good as one.
 """
 
 from collections import defaultdict
@@ -26,13 +26,13 @@ def _may_hold(request: ShareRequest, said: Said) -> bool:
 
 def _readings(history: History) -> dict[str, list[ShareLetters]]:
     """Of each group that has dead letters, those that were answered."""
-    found: dict[str, list[ShareLetters]] = {
+    readings: dict[str, list[ShareLetters]] = {
         event.text: [] for event in history.of(Happening) if event.kind == "dead letters"
     }
     for reading in history.of(ShareLetters):
-        if reading.ok and reading.group in found:
-            found[reading.group].append(reading)
-    return found
+        if reading.ok and reading.group in readings:
+            readings[reading.group].append(reading)
+    return readings
 
 
 def _looks(history: History, readings: dict[str, list[ShareLetters]]) -> Iterator[tuple[ShareStart, ShareLetters]]:
@@ -45,7 +45,7 @@ def _looks(history: History, readings: dict[str, list[ShareLetters]]) -> Iterato
 
 
 def missing(history: History, rules: Rules) -> Iterator[Anomaly]:
-    """A group is done with a record that nobody can have accepted, and there is no dead letter of it on disk."""
+    """A group is done with a record that no member can have accepted, and there is no dead letter of it on disk."""
     readings = _readings(history)
     if not readings:
         return
@@ -54,7 +54,7 @@ def missing(history: History, rules: Rules) -> Iterator[Anomaly]:
     for send in history.of(Send):
         if send.ok and send.offset is not None and rules.get(send.partition.topic, PLAIN).whole:
             sends[send.partition].append(send)
-    told: set[tuple[Place, int]] = set()
+    reported: set[tuple[Place, int]] = set()
     for look, reading in _looks(history, readings):
         place = (look.group, look.partition)
         there = {letter.offset for letter in reading.letters if letter.partition == look.partition}
@@ -65,28 +65,28 @@ def missing(history: History, rules: Rules) -> Iterator[Anomaly]:
         for send in sends[look.partition]:
             offset = send.offset or 0
             done = passed <= offset < (look.offset if look.end is None else look.end)
-            if not done or offset in there or (place, offset) in told or send.value in hidden[look.group]:
+            if not done or offset in there or (place, offset) in reported or send.value in hidden[look.group]:
                 continue
-            found = shares.offsets.get(place, {}).get(offset)
-            if found is not None and any(
+            fate = shares.offsets.get(place, {}).get(offset)
+            if fate is not None and any(
                 said.kind in {ACCEPT, GAP} and request.invoked < (look.returned or NEVER) and _may_hold(request, said)
-                for request, said in found.said
+                for request, said in fate.said
             ):
                 continue
-            told.add((place, offset))
+            reported.add((place, offset))
             name = "archived before its letter" if look.end is None else "dead letter missing"
             yield Anomaly(name, f"{look.describe()}, and has no dead letter of {send.describe()}")
 
 
 def unfounded(history: History, rules: Rules) -> Iterator[Anomaly]:
-    """There is a dead letter of a record that nobody has rejected, and that was not delivered as often as it may be."""
+    """There is a dead letter of a record that no member has rejected, and that was not delivered as often as it may be."""
     shares, limits = Shares(history, rules), limits_of(history)
     for group, letter in _letters(history, rules):
-        found = shares.offsets.get((group, letter.partition), {}).get(letter.offset)
-        said = () if found is None else found.said
-        if any(one.kind == REJECT and _may_hold(request, one) for request, one in said):
+        fate = shares.offsets.get((group, letter.partition), {}).get(letter.offset)
+        said = () if fate is None else fate.said
+        if any(acknowledged.kind == REJECT and _may_hold(request, acknowledged) for request, acknowledged in said):
             continue
-        given = max((given.delivery_count for _, given in found.given), default=0) if found is not None else 0
+        given = max((given.delivery_count for _, given in fate.given), default=0) if fate is not None else 0
         unseen = sum(request.fetches for request in shares.unclear[group])
         if given + unseen < limits.get(group, LIMIT):
             text = f"{group} has given up {letter}, which nobody rejected, and which was seen {given} times"

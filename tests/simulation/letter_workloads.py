@@ -66,7 +66,7 @@ async def read_letters(client: Client, admin: busway.Admin, group: str, topic: s
         last: nothing goes wrong any more: a topic that is not there has none.
 
     Raises:
-        BuswayError: nobody says.
+        BuswayError: no broker says.
     """
     operation = client.history.begin(ShareLetters(process=client.process, group=group))
     consumer = busway.Consumer(
@@ -100,6 +100,6 @@ async def _all(consumer: busway.Consumer, key: busway.TopicPartition) -> list[De
 
 
 def _letter(record: busway.Record) -> DeadLetter:
-    told = {name.removeprefix("__dlq.errors."): (value or b"").decode() for name, value in record.headers}
-    place = Partition(told["topic"], int(told["partition"]))
-    return DeadLetter(place, int(told["offset"]), int(told["delivery.count"]), record.value)
+    headers = {name.removeprefix("__dlq.errors."): (value or b"").decode() for name, value in record.headers}
+    place = Partition(headers["topic"], int(headers["partition"]))
+    return DeadLetter(place, int(headers["offset"]), int(headers["delivery.count"]), record.value)

@@ -38,7 +38,7 @@ class Made(History):
         self.note(ShareStart(process="k", group="g", partition=A, offset=offset, end=end))
 
     def buries(self, *offsets: int, count: int = 1, value: bytes | None = None) -> None:
-        """Its dead letters are these, as somebody finds them."""
+        """Its dead letters are these, as a reader finds them."""
         letters = [DeadLetter(A, offset, count, value) for offset in offsets]
         self.note(ShareLetters(process="k", group="g", letters=letters))
 

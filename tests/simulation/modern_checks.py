@@ -39,7 +39,7 @@ _AFTERMATH_MS: Final = 20_000.0
 class _Tenure:
     """A member has a partition, as far as it knows, between two places in the order of events."""
 
-    told: Ownership
+    ownership: Ownership
     until: int = NEVER
 
 
@@ -61,7 +61,7 @@ def _tenures(history: History) -> dict[tuple[str, Partition], list[_Tenure]]:
 
 
 def two_live_owners(history: History, _: Rules) -> Iterator[Anomaly]:
-    """A member is told that a partition is its own while another has it, and the coordinator goes on to take that one's heartbeats.
+    """A member is assigned a partition while another has it, and the coordinator goes on to accept that one's heartbeats.
 
     Who was killed, or is cut off until its session ends, has it too, but knows no better: its heart is heard no more.
     """
@@ -69,23 +69,22 @@ def two_live_owners(history: History, _: Rules) -> Iterator[Anomaly]:
     for heartbeat in history.of(ConsumerHeartbeat):
         if heartbeat.ok:
             beats[heartbeat.process].append(heartbeat)
-    for (group, partition), found in _tenures(history).items():
-        for number, second in enumerate(found):
-            since = second.told.invoked
-            for first in found[:number]:
-                if first.until <= since or first.told.member == second.told.member:
+    for (group, partition), tenures in _tenures(history).items():
+        for number, second in enumerate(tenures):
+            since = second.ownership.invoked
+            for first in tenures[:number]:
+                if first.until <= since or first.ownership.member == second.ownership.member:
                     continue
                 heard = [
                     heartbeat
-                    for heartbeat in beats[first.told.process]
+                    for heartbeat in beats[first.ownership.process]
                     if since < heartbeat.invoked and (heartbeat.returned or NEVER) < min(first.until, second.until)
                 ]
                 if heard:
-                    text = (
-                        f"{partition} of {group} was given to {second.told.process} at {second.told.invoked_ms:.0f} ms"
-                    )
+                    text = f"{partition} of {group} was given to {second.ownership.process} at {second.ownership.invoked_ms:.0f} ms"
                     yield Anomaly(
-                        "two live owners", f"{text}, {first.told.process} had it and was heard: {heard[0].describe()}"
+                        "two live owners",
+                        f"{text}, {first.ownership.process} had it and was heard: {heard[0].describe()}",
                     )
 
 
@@ -117,22 +116,26 @@ def falling_offsets(history: History, rules: Rules) -> Iterator[Anomaly]:
 
 
 def held_seats(history: History, _: Rules) -> Iterator[Anomaly]:
-    """A static member was told that it has left for a while, and who comes for its seat is told that somebody has it."""
+    """A static member's temporary leave was acknowledged, and who comes for its seat is refused because it is taken."""
     seats: dict[tuple[str, str], list[Seat]] = defaultdict(list)
     for seat in history.of(Seat):
         seats[seat.group, seat.instance].append(seat)
-    for found in seats.values():
-        for refused in found:
-            left = [one for one in found if one.leaves and one.ok and (one.returned or NEVER) < refused.invoked]
+    for requests in seats.values():
+        for refused in requests:
+            left = [
+                request
+                for request in requests
+                if request.leaves and request.ok and (request.returned or NEVER) < refused.invoked
+            ]
             if refused.leaves or refused.outcome is not Outcome.FAIL or not left:
                 continue
             taken = [
-                one
-                for one in found
-                if not one.leaves
-                and one.outcome is not Outcome.FAIL
-                and one.invoked < (refused.returned or NEVER)
-                and (one.returned or NEVER) > left[-1].invoked
+                request
+                for request in requests
+                if not request.leaves
+                and request.outcome is not Outcome.FAIL
+                and request.invoked < (refused.returned or NEVER)
+                and (request.returned or NEVER) > left[-1].invoked
             ]
             if not taken:
                 yield Anomaly("seat not free", f"{refused.describe()}, after {left[-1].describe()}")
@@ -182,7 +185,7 @@ def _are_level(counts: Iterable[int]) -> bool:
 def held_back(history: History, _: Rules) -> Iterator[Anomaly]:
     """A static member left temporarily, and the partitions that it was revoking are still not assigned to another.
 
-    Only where nothing else happens meanwhile: what it is to have may have changed, or the next owner have been away.
+    Only where nothing else happens meanwhile: its target may have changed, or the next owner have been away.
     """
     events = [event for event in history.of(Happening) if event.kind != "warning"]
     for left in history.of(Seat):

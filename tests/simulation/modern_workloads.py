@@ -82,7 +82,7 @@ class Given:
         return gone
 
     def to_try(self, client: Client, generation: int) -> list[tuple[Membership, Partition]]:
-        """What is to be committed in the name of before: what the coordinator, too, knows to be given up, since the epoch has moved on."""
+        """Commits with the epoch before: what the coordinator, too, knows to be given up, since the epoch has moved on."""
         over = [
             (membership, partition)
             for membership, partition, ended in self._past
@@ -177,14 +177,14 @@ def record_classic_beats(client: Client, consumer: busway.Consumer, group: str) 
         coordinator.ask = asks
         return coordinator
 
-    def started(heartbeat_loop: Any, told: Any) -> None:
-        start(lambda coordinator, on_response: heartbeat_loop(noted(coordinator), on_response), told)
+    def started(heartbeat_loop: Any, callback: Any) -> None:
+        start(lambda coordinator, on_response: heartbeat_loop(noted(coordinator), on_response), callback)
 
     member._heartbeat_thread.start = started
 
 
 def _record_seats(client: Client, thread: Any, group: str) -> None:
-    """Note when a static member comes and goes, and what it is told."""
+    """Note when a static member comes and goes, and the answer."""
     start, close = thread.start, thread.close
 
     def noted(coordinator: Any) -> Any:
@@ -217,8 +217,8 @@ def _record_seats(client: Client, thread: Any, group: str) -> None:
         coordinator.ask = asks
         return coordinator
 
-    def started(heartbeat_loop: Any, told: Any) -> None:
-        start(lambda coordinator, on_response: heartbeat_loop(noted(coordinator), on_response), told)
+    def started(heartbeat_loop: Any, callback: Any) -> None:
+        start(lambda coordinator, on_response: heartbeat_loop(noted(coordinator), on_response), callback)
 
     async def closed(last: Any = None) -> None:
         await close(last and (lambda coordinator: last(noted(coordinator))))
@@ -265,7 +265,7 @@ async def grow(client: Client) -> None:
 
 
 async def _until_done(work: Callable[[], Any]) -> None:
-    """Ask until it is known to be done, whoever's asking it was."""
+    """Ask until it is known to be done, whichever attempt it was."""
     while True:
         try:
             await work()
@@ -287,12 +287,14 @@ async def all_are_owned(bootstrap: str, group: str, members: list[Client]) -> No
         while True:
             with contextlib.suppress(BuswayError):
                 described = await admin.describe_group(group)
-                told = Counter(Partition(*one) for member in described.members for one in member.partitions)
-                mine = Counter(partition for client in members for partition in client.owned)
+                described_owners = Counter(
+                    Partition(*partition) for member in described.members for partition in member.partitions
+                )
+                known_owners = Counter(partition for client in members for partition in client.owned)
                 topics = {topic for client in members for topic in topics_of(client)}
                 partitions = members[0].stage.partitions_of()
                 wanted = Counter(Partition(topic, number) for topic in topics for number in range(partitions[topic]))
-                if told == mine == wanted:
+                if described_owners == known_owners == wanted:
                     _note_group(described, members)
                     return
             await asyncio.sleep(RETRY_S)

@@ -102,15 +102,15 @@ class Plan:
     @classmethod
     def from_json(cls, text: str) -> "Plan":
         """The plan in a text."""
-        found = json.loads(text)
+        decoded = json.loads(text)
         return cls(
-            seed=found["seed"],
-            span_ms=found["span_ms"],
-            topics=tuple(TopicPlan(**topic) for topic in found["topics"]),
-            clients=tuple(ClientPlan(**client) for client in found["clients"]),
-            faults=tuple(Fault(**fault) for fault in found["faults"]),
-            broker=found["broker"],
-            weather=found["weather"],
-            epoch_max=found.get("epoch_max"),
-            levels=found.get("levels", {}),
+            seed=decoded["seed"],
+            span_ms=decoded["span_ms"],
+            topics=tuple(TopicPlan(**topic) for topic in decoded["topics"]),
+            clients=tuple(ClientPlan(**client) for client in decoded["clients"]),
+            faults=tuple(Fault(**fault) for fault in decoded["faults"]),
+            broker=decoded["broker"],
+            weather=decoded["weather"],
+            epoch_max=decoded.get("epoch_max"),
+            levels=decoded.get("levels", {}),
         )

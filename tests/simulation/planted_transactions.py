@@ -20,7 +20,7 @@ def _marker_at_once(original: Any) -> Any:
     def append_marker(self: Any, partition: Any, marker: Any) -> Any:
         info, durable = original(self, partition, marker)
         if durable is not None:
-            durable.add_done_callback(lambda future: future.exception())  # nobody else asks
+            durable.add_done_callback(lambda future: future.exception())  # no other task asks
         return info, None
 
     return append_marker
@@ -59,8 +59,8 @@ def _in_force_at_once(_: Any) -> Any:
 
 def _tells_no_aborts(original: Any) -> Any:
     def committed_slice(self: Any, *args: Any, **more: Any) -> Any:
-        found, _ = original(self, *args, **more)
-        return found, []
+        sliced, _ = original(self, *args, **more)
+        return sliced, []
 
     return committed_slice
 

@@ -67,9 +67,9 @@ def _positions(history: History) -> dict[Partition, dict[int, bytes | None]]:
 def inconsistent_offsets(history: History, rules: Rules) -> Iterator[Anomaly]:
     """Two values at one offset."""
     values: dict[tuple[Partition, int], bytes | None] = {}
-    told = [(send.partition, send.offset or 0, send.value) for send in _acknowledged(history)]
-    told += [(record.partition, record.offset, record.value) for _, record in _readings(history)]
-    for partition, offset, value in told:
+    reports = [(send.partition, send.offset or 0, send.value) for send in _acknowledged(history)]
+    reports += [(record.partition, record.offset, record.value) for _, record in _readings(history)]
+    for partition, offset, value in reports:
         if not _rules(rules, partition).durable or _rules(rules, partition).recreated:
             continue
         other = values.setdefault((partition, offset), value)
@@ -81,9 +81,9 @@ def duplicates(history: History, rules: Rules) -> Iterator[Anomaly]:
     """A record of an idempotent producer at two offsets."""
     idempotent = {send.value for send in history.of(Send) if send.idempotent and send.value is not None}
     places: dict[tuple[Partition, bytes], int] = {}
-    told = [(send.partition, send.offset or 0, send.value) for send in _acknowledged(history)]
-    told += [(record.partition, record.offset, record.value) for _, record in _readings(history)]
-    for partition, offset, value in told:
+    reports = [(send.partition, send.offset or 0, send.value) for send in _acknowledged(history)]
+    reports += [(record.partition, record.offset, record.value) for _, record in _readings(history)]
+    for partition, offset, value in reports:
         if value is None or value not in idempotent or not _rules(rules, partition).durable:
             continue
         other = places.setdefault((partition, value), offset)
@@ -103,7 +103,7 @@ def misrouted(history: History, _: Rules) -> Iterator[Anomaly]:
 
 
 def lost(history: History, rules: Rules) -> Iterator[Anomaly]:
-    """Acknowledged, or read by somebody, and not there at the end of the run."""
+    """Acknowledged, or read by a client, and not there at the end of the run."""
     excused = cut_for_damage(history)
     for final in history.of(FinalRead):
         rule = _rules(rules, final.partition)
@@ -111,7 +111,7 @@ def lost(history: History, rules: Rules) -> Iterator[Anomaly]:
             continue
         there = {record.offset: record.value for record in final.records}
         values = set(there.values())
-        for send in history.of(Send):  # acknowledged, with others: nobody said where
+        for send in history.of(Send):  # acknowledged, with others: the answer said no offset
             anywhere = send.ok and send.offset is None and send.partition == final.partition and final.start == 0
             if anywhere and send.value not in values:
                 yield Anomaly("lost write", f"{shown(send.value)} was acknowledged, and is not in {final.partition}")
@@ -131,7 +131,7 @@ def lost(history: History, rules: Rules) -> Iterator[Anomaly]:
 
 
 def start_moved(history: History, rules: Rules) -> Iterator[Anomaly]:
-    """Records went from the beginning of a partition that nobody and no retention may have removed."""
+    """Records went from the beginning of a partition that no client and no retention may have removed."""
     allowed: dict[Partition, int] = defaultdict(int)
     for deletion in history.of(DeleteRecords):
         if deletion.outcome is not Outcome.FAIL:
@@ -161,14 +161,16 @@ def disagreeing_readers(history: History, rules: Rules) -> Iterator[Anomaly]:
             continue
         other = first.setdefault(final.partition, final)
         start = max(other.start, final.start)
-        mine, theirs = ([record for record in read.records if record.offset >= start] for read in (final, other))
-        if mine != theirs:
-            text = f"{other.process} and {final.process} of {final.partition}: {len(theirs)} and {len(mine)} records"
+        final_records, theirs = (
+            [record for record in read.records if record.offset >= start] for read in (final, other)
+        )
+        if final_records != theirs:
+            text = f"{other.process} and {final.process} of {final.partition}: {len(theirs)} and {len(final_records)} records"
             yield Anomaly("disagreeing readers", text)
 
 
 def skipped(history: History, rules: Rules) -> Iterator[Anomaly]:
-    """A reader jumps over a record, or goes back, without having been given the partition anew."""
+    """A reader jumps over a record, or goes back, without a new assignment of the partition."""
     known = {partition: sorted(offsets) for partition, offsets in _positions(history).items()}
     ranks = {partition: {offset: rank for rank, offset in enumerate(offsets)} for partition, offsets in known.items()}
     last: dict[tuple[str, Partition], int] = {}
@@ -202,7 +204,7 @@ def _rank(by_offset: Mapping[int, int], offset: int) -> int | None:
 
 def skipped_after_loss(history: History, rules: Rules) -> Iterator[Anomaly]:
     """Where a power cut may take the end of a partition, a reader is still given all that is there in the end, from where it began; one
-    that gives it up to others begins anew."""
+    that gives it up to others begins again."""
     finals = {final.partition: final for final in history.of(FinalRead) if final.ok}
     readings: dict[tuple[str, Partition, int], list[Seen]] = defaultdict(list)
     times: dict[tuple[str, Partition], int] = defaultdict(int)
@@ -268,7 +270,7 @@ def offset_regress(history: History, rules: Rules) -> Iterator[Anomaly]:
 
 
 def end_regress(history: History, rules: Rules) -> Iterator[Anomaly]:
-    """The end of a partition falls behind what was told or read before."""
+    """The end of a partition falls behind what was answered or read before."""
     highest: dict[Partition, int] = defaultdict(int)
     at_invocation: dict[int, int] = {}
     relevant = [
@@ -312,29 +314,29 @@ def compacted_wrong(history: History, rules: Rules) -> Iterator[Anomaly]:
             continue  # see `transaction_checks.compacted_wrong`
         newest: dict[bytes, tuple[int, bytes | None]] = {}
         uncertain = {send.key for send in history.of(Send) if not send.ok and send.value is None}
-        told = [
+        reports = [
             (send.key, send.offset or 0, send.value)
             for send in _acknowledged(history)
             if send.partition == final.partition
         ]
-        told += [
+        reports += [
             (record.key, record.offset, record.value)
             for _, record in _readings(history)
             if record.partition == final.partition
         ]
-        for key, offset, value in told:
+        for key, offset, value in reports:
             if key is not None and offset >= newest.get(key, (-1, None))[0]:
                 newest[key] = (offset, value)
         there = {record.offset: record for record in final.records}
         for key, (offset, value) in newest.items():
             if key in uncertain or offset < final.start:
                 continue
-            found = there.get(offset)
-            if value is not None and (found is None or found.value != value):
+            record = there.get(offset)
+            if value is not None and (record is None or record.value != value):
                 yield Anomaly(
                     "compaction lost a key", f"{final.partition}: {shown(value)} at {offset} is the last of its key"
                 )
-            if value is None and found is None:
+            if value is None and record is None:
                 older = [record for record in final.records if record.key == key and record.offset < offset]
                 if older:
                     text = f"{shown(older[0].value)} at {older[0].offset} is back; the tombstone was at {offset}"
@@ -344,16 +346,16 @@ def compacted_wrong(history: History, rules: Rules) -> Iterator[Anomaly]:
 def lost_track(history: History, rules: Rules) -> Iterator[Anomaly]:
     """Broker and producer disagree about sequence numbers although nothing was lost.
 
-    A producer has one batch of a partition under way, so there is never a gap; it mends the disagreement by itself, and nobody else would
+    A producer has one batch of a partition under way, so there is never a gap; it mends the disagreement by itself, and no other check would
     notice. What a producer's last batch was is lost where that was deleted while a full disk had no room for a snapshot; retention has to
     make the room.
     """
     if not all(rule.durable for rule in rules.values()):
         return
     unwritten = {
-        found[1]
+        match[1]
         for event in history.of(Happening)
-        if (found := _NO_SNAPSHOT.match(event.text)) and event.kind == "warning"
+        if (match := _NO_SNAPSHOT.match(event.text)) and event.kind == "warning"
     }
     for event in history.of(Happening):
         if event.kind == "refused":

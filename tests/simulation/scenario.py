@@ -73,7 +73,7 @@ from tests.simulation.workloads import Client, produce, read, seen, trim
 LIVENESS_S: Final = 240.0
 """Virtual time in which everything must come right: twice the delivery timeout, and the longest session."""
 QUIET_S: Final = 61.0
-"""After it, what nobody got an answer to has taken effect or never does."""
+"""After it, what was not answered has taken effect or never does."""
 _STEPS_MAX: Final = 2_000_000
 _LOOK_S: Final = 0.5
 _NOTICED_S: Final = 5.0
@@ -132,25 +132,27 @@ def run_plan(plan: Plan, tell: Callable[[str], None] | None = None) -> Verdict:
     random.seed(plan.seed)
     world = World(plan.seed, steps_max=_STEPS_MAX, strict=False)
     scenario = Scenario(plan, world, tell)
-    found: list[Anomaly] = []
+    anomalies: list[Anomaly] = []
     listening = _Listening(scenario)
     logging.getLogger("busway").addHandler(listening)
     try:
         with _epochs_up_to(plan.epoch_max), _at_levels(plan.levels), _slow_markers(plan), watched_fencing(scenario):
             world.run(scenario.play)
     except Stuck as problem:
-        found.append(Anomaly("stuck", str(problem)))
+        anomalies.append(Anomaly("stuck", str(problem)))
     except Never as problem:
-        found.append(Anomaly("never", str(problem)))
+        anomalies.append(Anomaly("never", str(problem)))
     except Mistaken as problem:
-        found.append(Anomaly("workload", f"seed {plan.seed}: {problem}"))
+        anomalies.append(Anomaly("workload", f"seed {plan.seed}: {problem}"))
     except Exception:
-        found.append(Anomaly("broken", traceback.format_exc()))
+        anomalies.append(Anomaly("broken", traceback.format_exc()))
     finally:
         logging.getLogger("busway").removeHandler(listening)
-    found += [Anomaly("mistake", problem) for problem in world.loop.problems]
-    found += check(scenario.history, plan.rules)
-    return Verdict(anomalies=found, counts=scenario.counts(), digest=world.trace.digest[:12], history=scenario.history)
+    anomalies += [Anomaly("mistake", problem) for problem in world.loop.problems]
+    anomalies += check(scenario.history, plan.rules)
+    return Verdict(
+        anomalies=anomalies, counts=scenario.counts(), digest=world.trace.digest[:12], history=scenario.history
+    )
 
 
 @contextlib.contextmanager
@@ -169,7 +171,7 @@ def _epochs_up_to(epoch_max: int | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _at_levels(levels: Mapping[str, int]) -> Iterator[None]:
-    """Let directories be formatted with these levels of features; 0 is without the feature."""
+    """Format directories with these levels of features; 0 is without the feature."""
     usual = metadata_log.levels_of_new_clusters
 
     def formatted() -> dict[str, int]:
@@ -184,7 +186,7 @@ def _at_levels(levels: Mapping[str, int]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _slow_markers(plan: Plan) -> Iterator[None]:
-    """Let the markers of a transaction be on their way for up to `marker_ms`, as those for many partitions are."""
+    """Delay the markers of a transaction by up to `marker_ms`, as for many partitions."""
     longest_ms, chance = plan.weather.get("marker_ms", 0.0), random.Random(f"markers/{plan.seed}")
     usual = LocalMarkerWriter.write
 
@@ -255,18 +257,18 @@ class Scenario:
 
     def counts(self) -> Counter[str]:
         """What happened how often."""
-        found = Counter(
+        totals = Counter(
             f"{type(operation).__name__.lower()} {operation.outcome}"
             for operation in self.history.operations
             if not isinstance(operation, Happening)
         )
-        found.update(event.kind for event in self.history.of(Happening) if event.kind not in {"start", "warning"})
-        found["records read"] = sum(len(poll.records) for poll in self.history.of(Poll))
+        totals.update(event.kind for event in self.history.of(Happening) if event.kind not in {"start", "warning"})
+        totals["records read"] = sum(len(poll.records) for poll in self.history.of(Poll))
         letters = {(read.group, letter) for read in self.history.of(ShareLetters) for letter in read.letters}
-        found["records given up"] = len(letters)
-        found["bytes lost"] = sum(event.lost_bytes for event in self.history.of(Happening))
-        found["steps"] = self.world.loop.steps
-        return found
+        totals["records given up"] = len(letters)
+        totals["bytes lost"] = sum(event.lost_bytes for event in self.history.of(Happening))
+        totals["steps"] = self.world.loop.steps
+        return totals
 
     # The run
 
@@ -364,7 +366,7 @@ class Scenario:
         """Kill it and start it again."""
         self._processes[name].crash()
         if not self._running[name].cancelled():
-            self._running[name].exception()  # nobody waits for it
+            self._running[name].exception()  # no task waits for it
         self.start_client(name)
 
     def process_of(self, name: str) -> SimProcess | None:
@@ -410,13 +412,13 @@ class Scenario:
                 value = value_of(probe.process, number, partition)
                 send = self.history.begin(Send(process=probe.process, partition=partition, value=value, key=b"probe"))
                 try:
-                    told = await producer.send_and_wait(
+                    metadata = await producer.send_and_wait(
                         partition.topic, send.value, send.key, partition=partition.number
                     )
                 except BuswayError as problem:
                     self.history.end(send, Outcome.INFO, problem)
                     raise Never(f"a record for {partition} is not taken: {problem}") from None
-                send.offset = told.offset
+                send.offset = metadata.offset
                 self.history.end(send)
         finally:
             await producer.stop(timeout_s=1.0)
@@ -445,7 +447,7 @@ class Scenario:
             await client.persist(consumer.start)
             try:
                 for partition in client.partitions():
-                    # The end is looked for anew each time: what was on its way may be there by now.
+                    # The end is looked for again each time: what was on its way may be there by now.
                     while (await ask_committed(client, consumer, Partition(*partition)) or 0) != (
                         await consumer.end_offsets([partition])
                     )[partition]:

@@ -29,7 +29,7 @@ def _copies(read: ServiceRead) -> Iterator[tuple[Partition, int, Copied]]:
 def handled_once(history: History, rules: Rules) -> Iterator[Anomaly]:
     """A committed record has been made into no other, or into two, or into one although it is a dead letter, or what is not committed was."""
     for read in _readings(history, rules):
-        made: Counter[tuple[Partition, int]] = Counter((one.source, one.offset) for _, _, one in _copies(read))
+        made: Counter[tuple[Partition, int]] = Counter((copied.source, copied.offset) for _, _, copied in _copies(read))
         aside = Counter(read.letters)
         for partition, records in read.sources.items():
             for record in records:
@@ -53,11 +53,11 @@ def in_order(history: History, rules: Rules) -> Iterator[Anomaly]:
     """What was made of one record is before what was made of an earlier one."""
     for read in _readings(history, rules):
         last: dict[tuple[Partition, Partition], int] = {}
-        for partition, offset, one in _copies(read) if read.ordered else ():
-            if one.offset < last.get((partition, one.source), -1):
-                text = f"{read.process}: at {offset} of {partition} is what {one.process} made of {one.source} {one.offset}"
-                yield Anomaly("handled out of order", f"{text}, after {last[partition, one.source]}")
-            last[partition, one.source] = one.offset
+        for partition, offset, copied in _copies(read) if read.ordered else ():
+            if copied.offset < last.get((partition, copied.source), -1):
+                text = f"{read.process}: at {offset} of {partition} is what {copied.process} made of {copied.source} {copied.offset}"
+                yield Anomaly("handled out of order", f"{text}, after {last[partition, copied.source]}")
+            last[partition, copied.source] = copied.offset
 
 
 def _expected(read: ServiceRead) -> tuple[dict[str, Row], dict[tuple[Partition, int], Row]]:
@@ -78,28 +78,26 @@ def table_agrees(history: History, rules: Rules) -> Iterator[Anomaly]:
         if not read.ordered:
             continue
         rows, after = _expected(read)
-        for _, _, one in _copies(read):
-            wanted = after.get((one.source, one.offset))
-            if wanted is not None and one.row != wanted:
-                text = (
-                    f"{read.process}: {one.process} handled {one.source} {one.offset} and left {one.row}, not {wanted}"
-                )
+        for _, _, copied in _copies(read):
+            wanted = after.get((copied.source, copied.offset))
+            if wanted is not None and copied.row != wanted:
+                text = f"{read.process}: {copied.process} handled {copied.source} {copied.offset} and left {copied.row}, not {wanted}"
                 yield Anomaly("handled with another row", text)
-        found: dict[str, Row] = {}
+        latest: dict[str, Row] = {}
         for partition, records in read.rows.items():
             for record in records:
                 key, row = (record.key or b"").decode(), Row(*map(int, (record.value or b"0/-1/0").split(b"/")))
-                if row.events <= found.get(key, Row()).events:
-                    text = f"{read.process}: at {record.offset} of {partition} is {row} of {key}, after {found[key]}"
+                if row.events <= latest.get(key, Row()).events:
+                    text = f"{read.process}: at {record.offset} of {partition} is {row} of {key}, after {latest[key]}"
                     yield Anomaly("row falls back", text)
-                found[key] = row
-        if found != rows:
-            wrong = next(key for key in sorted(found.keys() | rows.keys()) if found.get(key) != rows.get(key))
-            text = f"{read.process}: row {wrong} is {found.get(wrong)} in its topic, and not {rows.get(wrong)}"
+                latest[key] = row
+        if latest != rows:
+            wrong = next(key for key in sorted(latest.keys() | rows.keys()) if latest.get(key) != rows.get(key))
+            text = f"{read.process}: row {wrong} is {latest.get(wrong)} in its topic, and not {rows.get(wrong)}"
             yield Anomaly("table is not its events", text)
         for process, key, row in read.live:
-            if row != found.get(key):
-                text = f"{process} has {row} as row {key}, its topic has {found.get(key)}"
+            if row != latest.get(key):
+                text = f"{process} has {row} as row {key}, its topic has {latest.get(key)}"
                 yield Anomaly("table in memory is not its topic", text)
 
 

@@ -82,5 +82,5 @@ class ServiceRead(Operation):
 
     def describe(self) -> str:
         """How much of what."""
-        read, written = (sum(map(len, found.values())) for found in (self.sources, self.copies))
+        read, written = (sum(map(len, by_place.values())) for by_place in (self.sources, self.copies))
         return f"the service has read {read} records, written {written}, put {len(self.letters)} aside"

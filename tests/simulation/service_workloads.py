@@ -165,8 +165,8 @@ async def _until_over(client: Client, app: App, for_s: float | None) -> None:
         if waits[0].done():
             waits[0].result()
     finally:
-        for one in waits:
-            one.cancel()
+        for wait in waits:
+            wait.cancel()
 
 
 # The end of a run
@@ -184,8 +184,8 @@ async def service_is_done(client: Client) -> None:
             end = records[-1].offset + 1 if records else 0
             while True:
                 with contextlib.suppress(BuswayError):
-                    found = await consumer.committed(partition)
-                    if (found.offset if found is not None else 0) >= end:
+                    committed = await consumer.committed(partition)
+                    if (committed.offset if committed is not None else 0) >= end:
                         break
                 await asyncio.sleep(RETRY_S)
     finally:
@@ -213,16 +213,16 @@ async def read_service(client: Client, live: Live) -> None:
     client.history.begin(read)
     count = client.stage.partitions_of()[topic]
     read.sources = {
-        place: seen({busway.TopicPartition(*place): found})
-        for place, found in (await _all(client, topic, count)).items()
+        place: seen({busway.TopicPartition(*place): records})
+        for place, records in (await _all(client, topic, count)).items()
     }
     read.copies = {
-        place: seen({busway.TopicPartition(*place): found})
-        for place, found in (await _all(client, COPIES, count)).items()
+        place: seen({busway.TopicPartition(*place): records})
+        for place, records in (await _all(client, COPIES, count)).items()
     }
     read.rows = {
-        place: seen({busway.TopicPartition(*place): found})
-        for place, found in (await _all(client, COUNTS, count)).items()
+        place: seen({busway.TopicPartition(*place): records})
+        for place, records in (await _all(client, COUNTS, count)).items()
     }
     letters = await _all(client, dead_letter_topic(topic, SERVICE), 1)
     read.letters = [_origin(record) for records in letters.values() for record in records]
@@ -231,8 +231,8 @@ async def read_service(client: Client, live: Live) -> None:
 
 def _origin(record: busway.Record) -> tuple[Partition, int]:
     """Where a dead letter comes from."""
-    told = {name.removeprefix("kafka_dlt-original-"): (value or b"").decode() for name, value in record.headers}
-    return Partition(told["topic"], int(told["partition"])), int(told["offset"])
+    headers = {name.removeprefix("kafka_dlt-original-"): (value or b"").decode() for name, value in record.headers}
+    return Partition(headers["topic"], int(headers["partition"])), int(headers["offset"])
 
 
 async def _all(client: Client, topic: str, count: int) -> dict[Partition, list[busway.Record]]:

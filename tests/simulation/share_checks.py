@@ -74,11 +74,11 @@ class Shares:
     def each(self) -> Iterator[tuple[Place, int, Fate]]:
         """Every record that anybody was given, or has said something of."""
         for place, offsets in self.offsets.items():
-            for offset, found in sorted(offsets.items()):
-                yield place, offset, found
+            for offset, fate in sorted(offsets.items()):
+                yield place, offset, fate
 
     def was_reset(self, place: Place, first: int, last: int) -> bool:
-        """Whether the group may have begun anew between two places in the order of events."""
+        """Whether the group may have been reset between two places in the order of events."""
         return any(
             reset.invoked < last and ((reset.returned or NEVER) if reset.ok else NEVER) > first
             for reset in self.resets.get(place, ())
@@ -112,11 +112,11 @@ def _in_time(since: ShareRequest, until: ShareRequest) -> bool:
 def accepted_again(history: History, rules: Rules) -> Iterator[Anomaly]:
     """A record whose accept or reject was acknowledged is delivered again."""
     shares = Shares(history, rules)
-    for place, offset, found in shares.each():
-        for request, said in found.said:
+    for place, offset, fate in shares.each():
+        for request, said in fate.said:
             if said.kind not in {ACCEPT, REJECT} or not request.ok or said.problem:
                 continue
-            for later, given in found.given:
+            for later, given in fate.given:
                 if later.invoked > (request.returned or NEVER) and not shares.was_reset(
                     place, request.invoked, later.returned or NEVER
                 ):
@@ -125,20 +125,20 @@ def accepted_again(history: History, rules: Rules) -> Iterator[Anomaly]:
 
 
 def double_locks(history: History, rules: Rules) -> Iterator[Anomaly]:
-    """A record is acquired while somebody has it."""
+    """A record is acquired while a member has it."""
     shares = Shares(history, rules)
-    for place, offset, found in shares.each():
-        for request, _ in found.given:
-            for later, _ in found.given:
+    for place, offset, fate in shares.each():
+        for request, _ in fate.given:
+            for later, _ in fate.given:
                 if later.invoked < (request.returned or NEVER) or not _in_time(request, later):
                     continue
-                told = any(
+                gave_up = any(
                     other.member == request.member
                     and request.invoked < other.invoked < (later.returned or NEVER)
                     and said.kind != RENEW
-                    for other, said in found.said
+                    for other, said in fate.said
                 )
-                if told or not shares.undisturbed(request, later):
+                if gave_up or not shares.undisturbed(request, later):
                     continue
                 if not shares.was_reset(place, request.invoked, later.returned or NEVER):
                     text = f"{place[0]} {place[1]} {offset} is given to {later.process} while {request.process} has it"
@@ -148,26 +148,26 @@ def double_locks(history: History, rules: Rules) -> Iterator[Anomaly]:
 def zombie_acknowledgements(history: History, rules: Rules) -> Iterator[Anomaly]:
     """What a member says of a record is taken although its lock was over and another member has the record."""
     shares = Shares(history, rules)
-    for place, offset, found in shares.each():
-        for request, said in found.said:
+    for place, offset, fate in shares.each():
+        for request, said in fate.said:
             if not request.ok or said.problem or said.kind == RENEW:
                 continue
-            mine = [
-                taken for taken, _ in found.given if taken.member == request.member and taken.invoked < request.invoked
+            own_locks = [
+                taken for taken, _ in fate.given if taken.member == request.member and taken.invoked < request.invoked
             ]
-            if not mine:
+            if not own_locks:
                 continue
-            for other, _ in found.given:
-                if other.member == request.member or other.invoked < (mine[-1].returned or NEVER):
+            for other, _ in fate.given:
+                if other.member == request.member or other.invoked < (own_locks[-1].returned or NEVER):
                     continue
                 if (other.returned or NEVER) > request.invoked or not _in_time(other, request):
                     continue
-                told = any(
-                    one.member == other.member and other.invoked < one.invoked < (request.returned or NEVER)
-                    for one, about in found.said
+                gave_up = any(
+                    later.member == other.member and other.invoked < later.invoked < (request.returned or NEVER)
+                    for later, about in fate.said
                     if about.kind != RENEW
                 )
-                if told or not shares.undisturbed(other, request):
+                if gave_up or not shares.undisturbed(other, request):
                     continue
                 if not shares.was_reset(place, other.invoked, request.returned or NEVER):
                     text = f"{request.process} says {said} in {place[0]} while {other.process} has {offset}"
@@ -179,12 +179,12 @@ def counts(history: History, rules: Rules) -> Iterator[Anomaly]:
     acknowledged, or the broker has not been down since. Or a record is delivered more often than it may be."""
     limits = limits_of(history)
     shares = Shares(history, rules)
-    for place, offset, found in shares.each():
-        for request, given in found.given:
+    for place, offset, fate in shares.each():
+        for request, given in fate.given:
             limit = limits.get(place[0], LIMIT)
             if given.delivery_count > limit:
                 yield Anomaly("delivered too often", f"{place[0]} {place[1]} {offset}: {given}, at most {limit}")
-            for later, again in found.given:
+            for later, again in fate.given:
                 if later.invoked < (request.returned or NEVER) or again.delivery_count > given.delivery_count:
                     continue
                 kept = any(
@@ -194,8 +194,8 @@ def counts(history: History, rules: Rules) -> Iterator[Anomaly]:
                     and other.member == request.member
                     and other.invoked > (request.returned or NEVER)
                     and (other.returned or NEVER) < later.invoked
-                    and not any(request.invoked < between.invoked < other.invoked for between, _ in found.given)
-                    for other, said in found.said
+                    and not any(request.invoked < between.invoked < other.invoked for between, _ in fate.given)
+                    for other, said in fate.said
                 )
                 if (kept or not shares.forgot(request, later)) and not shares.was_reset(
                     place, request.invoked, later.returned or NEVER
@@ -215,7 +215,7 @@ def limits_of(history: History) -> dict[str, int]:
 
 
 def hidden_from(history: History) -> dict[str, set[bytes | None]]:
-    """What may never be given to a group, as it is to have committed records only and these may be aborted."""
+    """What may never be given to a group, as it reads committed records only and these may be aborted."""
     values: set[bytes | None] = {
         value
         for transaction in history.of(Transaction)
@@ -242,7 +242,7 @@ def starts(history: History, rules: Rules) -> Iterator[Anomaly]:
 
 
 def passed_over(history: History, rules: Rules) -> Iterator[Anomaly]:
-    """A group is done with all of a partition, and nobody accepted or rejected a record that was acknowledged, nor was it delivered as often
+    """A group is done with all of a partition, and no member accepted or rejected a record that was acknowledged, nor was it delivered as often
     as it may be."""
     limits = limits_of(history)
     shares = Shares(history, rules)
@@ -260,10 +260,10 @@ def passed_over(history: History, rules: Rules) -> Iterator[Anomaly]:
             if any(reset.offset > send.offset for reset in resets):
                 continue
             since = max((reset.invoked for reset in resets if reset.ok), default=0)
-            found = shares.offsets[place][send.offset] if send.offset in shares.offsets[place] else Fate()
-            if any(said.kind in {ACCEPT, REJECT} and request.invoked > since for request, said in found.said):
+            fate = shares.offsets[place][send.offset] if send.offset in shares.offsets[place] else Fate()
+            if any(said.kind in {ACCEPT, REJECT} and request.invoked > since for request, said in fate.said):
                 continue
-            given = max((given.delivery_count for request, given in found.given if request.invoked > since), default=0)
+            given = max((given.delivery_count for request, given in fate.given if request.invoked > since), default=0)
             unseen = sum(request.fetches and request.invoked > since for request in shares.unclear[place[0]])
             if given + unseen < limits.get(place[0], LIMIT):
                 text = f"{place[0]} is done with {place[1]}, but not with {send.describe()}, delivered {given} times"
@@ -271,7 +271,7 @@ def passed_over(history: History, rules: Rules) -> Iterator[Anomaly]:
 
 
 def aborted(history: History, _: Rules) -> Iterator[Anomaly]:
-    """A group that is to have committed records only is given one of a transaction that is not."""
+    """A group that reads committed records only is given one of a transaction that is not."""
     transactions = {value: transaction for transaction in history.of(Transaction) for _, value in transaction.values}
     cut = {partition.topic for partition in cut_for_damage(history)}  # of a marker, maybe
     for taken in history.of(ShareTaken):

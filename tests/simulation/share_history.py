@@ -1,4 +1,4 @@
-"""What members of share groups asked and were told, as it went over the wire.
+"""What members of share groups asked and were answered, as it went over the wire.
 
 Here: the operations.
 Not here: the recorder and all other operations (`history`), any judgement (`share_checks`).
@@ -62,7 +62,7 @@ class ShareRequest(Operation):
 
     def describe(self) -> str:
         """What was said and given."""
-        parts = [str(one) for one in (*self.said, *self.given)]
+        parts = [str(part) for part in (*self.said, *self.given)]
         what = "share fetch" if self.fetches else "share acknowledge"
         life = " (begins)" * self.begins + " (ends)" * self.ends
         return f"{what} of {self.member[:6]} in {self.group}{life}: {'; '.join(parts) or 'nothing'}"
@@ -70,7 +70,7 @@ class ShareRequest(Operation):
 
 @dataclass(slots=True, kw_only=True)
 class ShareTaken(Operation):
-    """Records handed out to a member; `committed` where its group is to have only those of committed transactions."""
+    """Records handed out to a member; `committed` where its group reads only those of committed transactions."""
 
     group: str
     committed: bool

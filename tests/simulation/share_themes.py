@@ -57,7 +57,7 @@ def share_options(chance: random.Random, group: str, *, committed: bool = False,
 
 
 def letter_options(chance: random.Random, group: str, settings: Mapping[str, str]) -> dict[str, Any]:
-    """What a group with dead letters has more: its settings, its topic, which the broker makes where that is to have no partition."""
+    """What a group with dead letters has more: its settings, its topic, which the broker makes where that has no partition yet."""
     letters = {"errors.deadletterqueue.topic.name": f"dlq.{group}"}
     if chance.random() < 0.5:
         letters["errors.deadletterqueue.copy.record.enable"] = "true"

@@ -63,7 +63,7 @@ async def prepare(admin: busway.Admin, clients: Iterable[ClientPlan]) -> None:
 
 
 async def share(client: Client) -> None:
-    """Be a member until all groups are done with everything; whoever leaves or dies comes back as another."""
+    """Be a member until all groups are done with everything; a member that leaves or dies comes back as another."""
     left = client.plan.operations
     leaves_at = left // 2 if client.option("leaves") else -1
     while not client.stage.drained.is_set():
@@ -121,8 +121,8 @@ class _Member:
             return True
         if records and client.option("works_ms") and not client.stage.settled.is_set():
             await asyncio.sleep(client.chance.uniform(0, client.option("works_ms")) / 1000)
-        for found in records.values():
-            for record in found:
+        for partition_records in records.values():
+            for record in partition_records:
                 self._say(record)
         self._say_late()
         if client.chance.random() < 0.5 or client.stage.settled.is_set():
@@ -145,7 +145,7 @@ class _Member:
         self._acknowledge(record, "accept")
 
     def _say_late(self) -> None:
-        """Whoever takes long may be too late."""
+        """A slow member may be too late."""
         if self._held and self._client.chance.random() < 0.3:
             self._acknowledge(self._held.pop(0), self._client.chance.choice(["accept", "release"]))
 
@@ -178,10 +178,10 @@ def watch(client: Client, consumer: busway.ShareConsumer, group: str) -> None:
         made = make(node)
         send = made._send
 
-        async def sent(request: Any, told: Any) -> Any:
+        async def sent(request: Any, acknowledged: Any) -> Any:
             operation = client.history.begin(_asked(client.process, group, request, place))
             try:
-                answer = await send(request, told)
+                answer = await send(request, acknowledged)
             except BaseException as problem:
                 client.history.end(operation, Outcome.INFO, repr(problem))
                 raise
@@ -204,10 +204,10 @@ def _asked(process: str, group: str, request: Any, place: Any) -> ShareRequest:
         begins=request.share_session_epoch == 0,
         ends=request.share_session_epoch == -1,
         said=[
-            Said(place(topic.topic_id, one.partition_index), batch.first_offset, batch.last_offset, kind)
+            Said(place(topic.topic_id, partition_request.partition_index), batch.first_offset, batch.last_offset, kind)
             for topic in request.topics
-            for one in topic.partitions
-            for batch in one.acknowledgement_batches
+            for partition_request in topic.partitions
+            for batch in partition_request.acknowledgement_batches
             for kind in batch.acknowledge_types
         ],
     )
@@ -217,16 +217,18 @@ def _answered(operation: ShareRequest, answer: Any, place: Any) -> None:
     given: list[Given] = []
     problems: dict[Partition, int] = {}
     for topic in answer.responses:
-        for one in topic.partitions:
-            where = place(topic.topic_id, one.partition_index)
-            problems[where] = one.acknowledge_error_code if operation.fetches else one.error_code
+        for partition_response in topic.partitions:
+            where = place(topic.topic_id, partition_response.partition_index)
+            problems[where] = (
+                partition_response.acknowledge_error_code if operation.fetches else partition_response.error_code
+            )
             if operation.fetches:
                 given += [
                     Given(where, part.first_offset, part.last_offset, part.delivery_count)
-                    for part in one.acquired_records
+                    for part in partition_response.acquired_records
                 ]
     operation.given, operation.lock_ms = given, answer.acquisition_lock_timeout_ms
-    operation.said = [one._replace(problem=_problem(problems.get(one.partition))) for one in operation.said]
+    operation.said = [said._replace(problem=_problem(problems.get(said.partition))) for said in operation.said]
 
 
 def _problem(code: int | None) -> str:
@@ -271,18 +273,18 @@ async def look_at_starts(client: Client, admin: busway.Admin, group: str) -> Sta
     """Where a group goes on.
 
     Raises:
-        BuswayError: nobody says.
+        BuswayError: no broker says.
     """
     asked = client.history.mark(), client.history.now_ms()
-    found = await admin.list_share_group_offsets(group)
-    for partition, offset in found.items():
+    start_offsets = await admin.list_share_group_offsets(group)
+    for partition, offset in start_offsets.items():
         operation = ShareStart(
             process=client.process, group=group, partition=Partition(*partition), offset=offset.start_offset
         )
         client.history.begin(operation)
         operation.invoked, operation.invoked_ms = asked
         client.history.end(operation)
-    return found
+    return start_offsets
 
 
 async def _reset(client: Client, admin: busway.Admin, starts: Starts) -> None:
@@ -376,7 +378,7 @@ async def groups_are_done(client: Client, groups: Sequence[str]) -> None:
 
 
 async def nothing_is_left(client: Client) -> None:
-    """Ask for records of a group that is done with everything, as a member that nobody knows."""
+    """Ask for records of a group that is done with everything, as a member that the group does not know."""
     consumer = busway.ShareConsumer(
         client.plan.topic,
         bootstrap_servers=client.stage.bootstrap,

@@ -52,8 +52,8 @@ class Made(History):
         return self.note(Poll(process=process, records=self.seen(*names, partition=partition), group=group))
 
     def seen(self, *names: str, partition: Partition = A) -> list[Seen]:
-        found = (name.partition("@") for name in names)
-        return [Seen(partition, int(offset), self.value(name, partition)) for name, _, offset in found]
+        parts = (name.partition("@") for name in names)
+        return [Seen(partition, int(offset), self.value(name, partition)) for name, _, offset in parts]
 
     def final(self, *names: str, start: int = 0, end: int | None = None, partition: Partition = A) -> FinalRead:
         records = self.seen(*names, partition=partition)
@@ -77,8 +77,8 @@ class Made(History):
         return self.note(Committed(process=process, group="g", partition=A, offset=offset))
 
     def topic(self, deed: Deed, *, outcome: Outcome = Outcome.OK, **more: Any) -> TopicDeed:
-        found = TopicDeed(process="admin", topic="t", deed=deed, **more)
-        return self.end(self.begin(found), outcome)
+        topic_deed = TopicDeed(process="admin", topic="t", deed=deed, **more)
+        return self.end(self.begin(topic_deed), outcome)
 
 
 def unknown_end(history: Made) -> None:

@@ -27,7 +27,7 @@ P = Partition("plain", 0)
 SOURCE = Partition("ledger", 0)
 
 
-def told(process: str, epoch: int, *, member: str = "") -> Ownership:
+def ownership_of(process: str, epoch: int, *, member: str = "") -> Ownership:
     return Ownership(
         process=process,
         group="g",
@@ -44,10 +44,10 @@ def names(history: History, check: Callable[..., object]) -> list[str]:
 
 
 def test_two_live_owners() -> None:
-    """Whoever had it and is heard afterwards is live; whoever is not heard knows no better."""
+    """An owner whose heartbeat comes afterwards is live; one without a heartbeat knows no better."""
     history = History()
-    history.note(told("a", 1))
-    history.note(told("b", 2))
+    history.note(ownership_of("a", 1))
+    history.note(ownership_of("b", 2))
     assert names(history, modern_checks.two_live_owners) == []
     history.note(ConsumerHeartbeat(process="a", group="g", member="a", epoch=1))
     assert names(history, modern_checks.two_live_owners) == ["two live owners"]
@@ -56,20 +56,20 @@ def test_two_live_owners() -> None:
 def test_two_live_owners_of_both_protocols() -> None:
     """A member of the classic protocol counts where members change theirs; its generations say nothing there."""
     history = History()
-    history.note(replace(told("a", 2), modern=False, migrating=True))
-    history.note(replace(told("b", 2), migrating=True))
+    history.note(replace(ownership_of("a", 2), modern=False, migrating=True))
+    history.note(replace(ownership_of("b", 2), migrating=True))
     assert names(history, group_checks.double_ownership) == []
     history.note(ConsumerHeartbeat(process="a", group="g", member="a", epoch=2))
     assert names(history, modern_checks.two_live_owners) == ["two live owners"]
 
 
 def test_who_gives_up_first_is_no_second_owner() -> None:
-    """Nor is a heartbeat after that a sign of anything, or one that was asked before the other was told."""
+    """Nor is a heartbeat after that a sign of anything, or one that was asked before the other was assigned."""
     history = History()
-    history.note(told("a", 1))
+    history.note(ownership_of("a", 1))
     heartbeat = history.begin(ConsumerHeartbeat(process="a", group="g", member="a", epoch=1))
     history.note(Revoked(process="a", group="g", partitions=frozenset([P])))
-    history.note(told("b", 2))
+    history.note(ownership_of("b", 2))
     history.end(heartbeat)
     history.note(ConsumerHeartbeat(process="a", group="g", member="a", epoch=2))
     assert names(history, modern_checks.two_live_owners) == []
@@ -97,7 +97,7 @@ def test_a_fenced_commit() -> None:
 
 
 def test_a_falling_offset() -> None:
-    """One that nobody knows the end of may come late, and what is read on from there is not falling."""
+    """One whose end is unknown may come late, and what is read on from there is not falling."""
     history, doubtful = History(), History()
     for made, outcome in (commit(5), commit(9), commit(7)):
         history.end(history.begin(made), outcome)
@@ -112,7 +112,7 @@ def seat(member: str, outcome: Outcome = Outcome.OK, *, leaves: bool = False) ->
 
 
 def test_a_seat_that_is_not_free() -> None:
-    """Who has left, and knows it, has its seat no more; whoever may have come since then has it."""
+    """Who has left, and knows it, has its seat no more; a member that may have come since then has it."""
     left, refused = seat("a", leaves=True), seat("c", Outcome.FAIL)
     for made, expected in (
         ([left, refused], ["seat not free"]),
@@ -124,8 +124,8 @@ def test_a_seat_that_is_not_free() -> None:
         ([seat("b"), left, refused], ["seat not free"]),
     ):
         history = History()
-        for one, outcome in made:
-            history.end(history.begin(replace(one)), outcome)
+        for request, outcome in made:
+            history.end(history.begin(replace(request)), outcome)
         assert names(history, modern_checks.held_seats) == expected
 
 
@@ -167,7 +167,7 @@ def test_a_partition_that_is_not_held_back() -> None:
     """It was given on, the member may not have left, no other member was there, or something else happened."""
     given, doubtful, alone, disturbed, earlier = (Timed() for _ in range(5))
     given.leaves()
-    given.history.note(told("b", 2))
+    given.history.note(ownership_of("b", 2))
     doubtful.leaves(Outcome.INFO)
     alone.leaves()
     disturbed.leaves()
@@ -185,7 +185,7 @@ def test_a_partition_that_is_given_on_too_late() -> None:
     timed = Timed()
     timed.leaves()
     timed.goes_on()
-    timed.history.note(told("b", 2))
+    timed.history.note(ownership_of("b", 2))
     assert held_back(timed) == ["partition held back"]
 
 
@@ -261,14 +261,14 @@ def reading() -> ServiceRead:
     )
 
 
-def found(read: ServiceRead) -> set[str]:
+def anomaly_names(read: ServiceRead) -> set[str]:
     history = History()
     history.note(read)
     return {anomaly.name for check in service_checks.CHECKS for anomaly in check(history, {})}
 
 
 def test_a_service_that_did_well() -> None:
-    assert found(reading()) == set()
+    assert anomaly_names(reading()) == set()
 
 
 def test_a_service_that_did_not() -> None:
@@ -276,16 +276,16 @@ def test_a_service_that_did_not() -> None:
     good = reading()
     ((place, copies),) = good.copies.items()
     ((table, rows),) = good.rows.items()
-    assert found(replace(good, copies={place: copies[:2]})) == {"not handled"}
+    assert anomaly_names(replace(good, copies={place: copies[:2]})) == {"not handled"}
     twice = [*copies, copies[2]._replace(offset=3)]
-    assert found(replace(good, copies={place: twice})) == {"handled twice"}
-    assert found(replace(good, letters=[])) == {"not handled"}
-    assert found(replace(good, letters=[(SOURCE, 3), (SOURCE, 0)])) == {"handled in two ways"}
-    assert found(replace(good, letters=[(SOURCE, 3), (SOURCE, 9)])) == {"handled what is not there"}
+    assert anomaly_names(replace(good, copies={place: twice})) == {"handled twice"}
+    assert anomaly_names(replace(good, letters=[])) == {"not handled"}
+    assert anomaly_names(replace(good, letters=[(SOURCE, 3), (SOURCE, 0)])) == {"handled in two ways"}
+    assert anomaly_names(replace(good, letters=[(SOURCE, 3), (SOURCE, 9)])) == {"handled what is not there"}
     turned = [copies[1]._replace(offset=0), copies[0]._replace(offset=1), copies[2]]
-    assert found(replace(good, copies={place: turned})) == {"handled out of order"}
+    assert anomaly_names(replace(good, copies={place: turned})) == {"handled out of order"}
     other = copies[2]._replace(value=Copied("s", SOURCE, 2, Row(9, 9, 9)).text())
-    assert found(replace(good, copies={place: [*copies[:2], other]})) == {"handled with another row"}
-    assert "table is not its events" in found(replace(good, rows={table: rows[:2]}))
-    assert found(replace(good, rows={table: [*rows, rows[2]._replace(offset=3)]})) == {"row falls back"}
-    assert found(replace(good, live=[("s", "0.0", Row(7, 7, 7))])) == {"table in memory is not its topic"}
+    assert anomaly_names(replace(good, copies={place: [*copies[:2], other]})) == {"handled with another row"}
+    assert "table is not its events" in anomaly_names(replace(good, rows={table: rows[:2]}))
+    assert anomaly_names(replace(good, rows={table: [*rows, rows[2]._replace(offset=3)]})) == {"row falls back"}
+    assert anomaly_names(replace(good, live=[("s", "0.0", Row(7, 7, 7))])) == {"table in memory is not its topic"}

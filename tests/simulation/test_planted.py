@@ -1,4 +1,4 @@
-"""Bugs put in on purpose are found; how soon is told in `planted`."""
+"""Bugs put in on purpose are found; `planted` says how soon."""
 
 import inspect
 import os
@@ -34,16 +34,18 @@ def calls_of(code: Any, of: Any = None) -> Any:
     if not callable(code):
         return type(code)
     taken = inspect.signature(code if of is None else of).parameters.values()
-    kinds = {one.kind for one in taken}
-    absorbed = {one.kind for one in taken if one.kind in {one.VAR_POSITIONAL, one.VAR_KEYWORD}}
+    kinds = {parameter.kind for parameter in taken}
+    absorbed = {
+        parameter.kind for parameter in taken if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
+    }
     if inspect.Parameter.VAR_POSITIONAL in kinds:
         absorbed.add(inspect.Parameter.POSITIONAL_OR_KEYWORD)
     if inspect.Parameter.VAR_KEYWORD in kinds:
         absorbed |= {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
     parameters = [
-        (one.name, one.kind, one.default)
-        for one in inspect.signature(code).parameters.values()
-        if one.kind not in absorbed
+        (parameter.name, parameter.kind, parameter.default)
+        for parameter in inspect.signature(code).parameters.values()
+        if parameter.kind not in absorbed
     ]
     return inspect.iscoroutinefunction(code), parameters
 
@@ -68,6 +70,6 @@ def test_code_that_has_moved_is_an_error() -> None:
 def test_planted_bugs_are_found() -> None:
     """Each within four minutes of seeds."""
     missed = [
-        found.bug for found in searches(PLANTED, seconds=SECONDS_MAX, jobs=os.cpu_count() or 1) if not found.anomaly
+        search.bug for search in searches(PLANTED, seconds=SECONDS_MAX, jobs=os.cpu_count() or 1) if not search.anomaly
     ]
     assert missed == []

@@ -263,5 +263,5 @@ def test_a_history_made_for_a_check(make: Callable[[Made], None], names: set[str
     """Exactly the anomalies that were put into it are found."""
     history = Made()
     make(history)
-    found = {anomaly.name for anomaly in check(history, {})}
-    assert found == names
+    anomaly_names = {anomaly.name for anomaly in check(history, {})}
+    assert anomaly_names == names

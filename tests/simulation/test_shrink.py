@@ -17,12 +17,12 @@ def test_a_plan_shrinks_to_what_its_failure_needs() -> None:
         sends = sum(client.operations for client in candidate.clients if client.name == "producer1")
         return sends >= 3 and any(fault.kind == "power cut" for fault in candidate.faults)
 
-    told: list[Plan] = []
-    small = Shrinking(fails, told.append).run(plan)
+    tried: list[Plan] = []
+    small = Shrinking(fails, tried.append).run(plan)
     assert small.size == (1, 1, 3)
     assert [client.name for client in small.clients] == ["producer1"]
     assert len(small.topics) == 1
-    assert told[-1] == small
+    assert tried[-1] == small
 
 
 def test_a_plan_is_the_same_after_it_was_written_down() -> None:
@@ -37,5 +37,5 @@ def test_seeds_differ_in_the_faults_that_exist() -> None:
     plans = [draw(seed) for seed in range(200)]
     kinds = [{fault.kind for fault in plan.faults} for plan in plans]
     for kind in ("crash", "power cut", "freeze", "cut", "damage"):
-        assert 15 < sum(kind in found for found in kinds) < 160
-    assert any(not found for found in kinds)
+        assert 15 < sum(kind in drawn for drawn in kinds) < 160
+    assert any(not drawn for drawn in kinds)

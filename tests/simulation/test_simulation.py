@@ -152,9 +152,9 @@ def test_a_workload_that_dies_of_its_own_mistake_ends_the_run(kind: str, monkeyp
     plan = next(plan for plan in map(draw, range(50)) if any(client.kind == kind for client in plan.clients))
     monkeypatch.setitem(WORKLOADS, kind, forgetful)  # type: ignore[arg-type] - a dictionary underneath
     verdict = run_plan(plan)
-    found = next(anomaly for anomaly in verdict.anomalies if anomaly.name == "workload")
-    assert found.text.startswith(f"seed {plan.seed}: the workload of {kind}")
-    assert "in forgetful" in found.text
-    assert "KeyError: 'what nobody has put there'" in found.text
+    anomaly = next(anomaly for anomaly in verdict.anomalies if anomaly.name == "workload")
+    assert anomaly.text.startswith(f"seed {plan.seed}: the workload of {kind}")
+    assert "in forgetful" in anomaly.text
+    assert "KeyError: 'what nobody has put there'" in anomaly.text
     assert not [anomaly for anomaly in verdict.anomalies if anomaly.name in {"never", "stuck"}]
     assert "phase" not in verdict.counts

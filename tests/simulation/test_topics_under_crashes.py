@@ -1,4 +1,4 @@
-"""Topics under crashes of whole nodes that take a snapshot at every change: what was told is so after the next start."""
+"""Topics under crashes of whole nodes that take a snapshot at every change: what was answered is so after the next start."""
 
 import asyncio
 
@@ -11,17 +11,17 @@ PROPERTIES = {"metadata.log.max.record.bytes.between.snapshots": "1", "offsets.t
 ROUNDS = 6
 
 
-async def change(bootstrap_servers: str, number: int, told: dict[str, bool]) -> None:
-    """Create topics and delete some; `told` has what was asked, and whether it is so."""
+async def change(bootstrap_servers: str, number: int, existing: dict[str, bool]) -> None:
+    """Create topics and delete some; `existing` has what was asked, and whether it is so."""
     async with busway.Admin(bootstrap_servers) as admin:
         for name in (f"t{number}.0", f"t{number}.1"):
-            told.pop(name, None)
+            existing.pop(name, None)
             await admin.create_topics([busway.NewTopic(name, partitions=2, configs={"retention.ms": "77000"})])
-            told[name] = True
+            existing[name] = True
         gone = f"t{number}.1"
-        told.pop(gone)
+        existing.pop(gone)
         await admin.delete_topics([gone])
-        told[gone] = False
+        existing[gone] = False
 
 
 async def there(bootstrap_servers: str) -> dict[str, str]:
@@ -33,13 +33,13 @@ async def there(bootstrap_servers: str) -> dict[str, str]:
 async def churn(world: World) -> None:
     """Changes that are cut off somewhere, a start, and a look, again and again."""
     node = world.node("n1", PROPERTIES)
-    told: dict[str, bool] = {}
+    existing: dict[str, bool] = {}
     chance = world.chance("churn")
     for number in range(ROUNDS):
         await node.start()
         (node.crash if chance.randrange(2) else node.power_cut)(at_step=chance.randrange(120))
         client = world.process(f"client{number}")
-        changes = client.start(change, node.bootstrap_servers, number, told)
+        changes = client.start(change, node.bootstrap_servers, number, existing)
         while node.running and not changes.done():
             await world.sleep(0.05)
         client.crash()
@@ -48,7 +48,7 @@ async def churn(world: World) -> None:
             node.crash()
         await node.start()
         topics = await world.process(f"look{number}").run(there, node.bootstrap_servers)
-        for name, present in told.items():
+        for name, present in existing.items():
             assert (name in topics) is present, name
         assert set(topics.values()) <= {"77000"}
         assert not [name for name in node.disk.list(".") if name.endswith("-stray")]

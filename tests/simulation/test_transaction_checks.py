@@ -71,8 +71,8 @@ def value(name: str, partition: Partition = A) -> bytes:
 
 
 def seen(names: Sequence[str], partition: Partition = A) -> list[Seen]:
-    found = (name.partition("@") for name in names)
-    return [Seen(partition, int(offset), value(name, partition)) for name, _, offset in found]
+    parts = (name.partition("@") for name in names)
+    return [Seen(partition, int(offset), value(name, partition)) for name, _, offset in parts]
 
 
 def a_commit_that_is_there(history: Made) -> None:

@@ -1,5 +1,5 @@
 """Offsets within transactions under crashes and power cuts of whole nodes, at every step: all of a transaction or nothing, and what was
-told is so after the next start."""
+answered is so after the next start."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -24,8 +24,8 @@ ROUNDS = 8
 
 
 @dataclass
-class Told:
-    """What a client knows.
+class Progress:
+    """Progress of a client, as the client knows it.
 
     Attributes:
         committed: the last offset whose transaction was said to be committed.
@@ -36,7 +36,7 @@ class Told:
     asked: set[int] = field(default_factory=lambda: {-1})
 
 
-async def work(bootstrap_servers: str, first: int, told: Told) -> None:
+async def work(bootstrap_servers: str, first: int, progress: Progress) -> None:
     """Transactions that commit one offset in two partitions each, every third of which is aborted."""
     host, _, port = bootstrap_servers.rpartition(":")
     run = Run(host, int(port))
@@ -48,17 +48,17 @@ async def work(bootstrap_servers: str, first: int, told: Told) -> None:
             await producer.commit("g", partitions=[0, 1], offset=offset)
             committed = offset % 3 != 0
             if committed:
-                told.asked.add(offset)
+                progress.asked.add(offset)
             await producer.end(committed=committed)
             assert run.log[-1][1][0] == "NONE"
             if committed:
-                told.committed = offset
+                progress.committed = offset
     finally:
         run.close()
 
 
 async def look(bootstrap_servers: str) -> tuple[list[int], list[int]]:
-    """The offsets of both partitions, at once and when nothing is undecided: whoever has the id now ends what was open."""
+    """The offsets of both partitions, at once and when nothing is undecided: the new owner of the id ends what was open."""
     host, _, port = bootstrap_servers.rpartition(":")
     run = Run(host, int(port))
     try:
@@ -82,13 +82,13 @@ async def offsets(run: Run) -> list[int]:
 async def churn(world: World) -> None:
     """Transactions that are cut off somewhere, a start, and a look, again and again."""
     node = world.node("n1", PROPERTIES)
-    told = Told()
+    progress = Progress()
     chance = world.chance("churn")
     for number in range(ROUNDS):
         await node.start()
         (node.crash if chance.randrange(2) else node.power_cut)(at_step=chance.randrange(90))
         client = world.process(f"client{number}")
-        working = client.start(work, node.bootstrap_servers, 10 * number, told)
+        working = client.start(work, node.bootstrap_servers, 10 * number, progress)
         while node.running and not working.done():
             await world.sleep(0.05)
         client.crash()
@@ -99,10 +99,10 @@ async def churn(world: World) -> None:
         early, late = await world.process(f"look{number}").run(look, node.bootstrap_servers)
         for seen in (early, late):
             assert seen[0] == seen[1], "all of a transaction or nothing"
-            assert seen[0] in told.asked, "an aborted one is never in force"
-        assert late[0] >= told.committed, "what was told is so"
+            assert seen[0] in progress.asked, "an aborted one is never in force"
+        assert late[0] >= progress.committed, "what was told is so"
         assert late[0] >= early[0]
-        told.committed = late[0]
+        progress.committed = late[0]
         await node.stop()
 
 

@@ -161,7 +161,7 @@ class Theme:
                 )
 
     def committed(self) -> None:
-        """Everybody looks at a group's offsets while commits are not on disk yet; the power goes when one was told."""
+        """Everybody looks at a group's offsets while commits are not on disk yet; the power goes when one was answered."""
         choice = self._chance.choice
         self._sync_ms = choice([2.0, 5.0])
         self._producer((20, 40), burst=5)
@@ -245,7 +245,7 @@ class Theme:
             self._fault(at_ms, choice(["restart", "crash", "power cut"]))
 
     def hung_up(self) -> None:
-        """Administrators hang up before they are answered, and the node starts anew on what it made of that."""
+        """Administrators hang up before they are answered, and the node starts again on what it made of that."""
         choice = self._chance.choice
         self._sync_ms = choice([1.0, 5.0, 20.0])
         for _ in range(choice([1, 2])):

@@ -1,4 +1,4 @@
-"""Checks of what administrators were told: topics, their partitions and their settings.
+"""Checks of answers to administrators: topics, their partitions and their settings.
 
 Here: a topic as a thing that is created, changed, looked at and deleted, each taking effect at one moment.
 Not here: records.
@@ -26,7 +26,7 @@ def topics(history: History, _: Rules) -> Iterator[Anomaly]:
     steps: dict[str, list[Step]] = defaultdict(list)
     for deed in history.of(TopicDeed):
         if deed.outcome is Outcome.FAIL and deed.exists is None:
-            continue  # refused, and nothing told
+            continue  # refused, without a description
         if deed.deed is Deed.LOOK and not deed.ok:
             continue
         certain = deed.outcome is not Outcome.INFO
@@ -40,9 +40,9 @@ def topics(history: History, _: Rules) -> Iterator[Anomaly]:
                 text=f"{deed.process} was told: {deed.describe()}",
             )
         )
-    for name, found in steps.items():
+    for name, topic_steps in steps.items():
         try:
-            blocked = unexplained(found, None)
+            blocked = unexplained(topic_steps, None)
         except Undecided:
             continue
         if blocked is not None:

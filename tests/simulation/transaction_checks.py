@@ -42,9 +42,9 @@ def _visible(history: History, rules: Rules) -> dict[str, dict[bytes, Seen]]:
 
 
 def aborted_reads(history: History, _: Rules) -> Iterator[Anomaly]:
-    """A reader of committed records is given one of a transaction that is not committed, or whose commit nobody has asked for yet."""
+    """A reader of committed records is given one of a transaction that is not committed, or whose commit was not requested yet."""
     transactions = _by_value(history)
-    # What is cut where it is damaged may be a marker: then nobody knows of the end of that transaction.
+    # What is cut where it is damaged may be a marker: then the end of that transaction is unknown.
     cut = {partition.topic for partition in cut_for_damage(history)}
     for operation in history.operations:
         if not isinstance(operation, CommittedPoll | CommittedRead) or operation.returned is None:
@@ -145,7 +145,9 @@ def committed_positions(history: History, rules: Rules) -> Iterator[Anomaly]:
 
 def exactly_once(history: History, rules: Rules) -> Iterator[Anomaly]:
     """A record is passed on twice, or its offset says otherwise than what was made of it."""
-    if not all(_whole(rules, partition) for told in history.of(Transaction) for partition, _ in told.values):
+    if not all(
+        _whole(rules, partition) for transaction in history.of(Transaction) for partition, _ in transaction.values
+    ):
         return
     made: dict[bytes, tuple[str, Source]] = {
         value: (transaction.group, source)
@@ -177,12 +179,12 @@ def exactly_once(history: History, rules: Rules) -> Iterator[Anomaly]:
 
 
 def flow_offsets(history: History, rules: Rules) -> Iterator[Anomaly]:
-    """An offset is told that no transaction has committed, or one that is behind what a transaction had committed before it was asked."""
+    """An offset is returned that no transaction has committed, or one that is behind what a transaction had committed before it was asked."""
     transactions = [transaction for transaction in history.of(Transaction) if transaction.offsets]
     for look in history.of(GroupOffset):
         if not look.ok or not _whole(rules, look.partition):
             continue
-        mine = [
+        candidates = [
             transaction
             for transaction in transactions
             if transaction.group == look.group and look.partition in transaction.offsets
@@ -190,7 +192,7 @@ def flow_offsets(history: History, rules: Rules) -> Iterator[Anomaly]:
         text = f"{look.process} was told: {look.describe()}"
         known = [
             transaction.offsets[look.partition]
-            for transaction in mine
+            for transaction in candidates
             if transaction.ok and (transaction.returned or 0) < look.invoked
         ]
         if look.stable and known and max(known) > (look.offset or 0):
@@ -199,7 +201,7 @@ def flow_offsets(history: History, rules: Rules) -> Iterator[Anomaly]:
             transaction.may_count
             and transaction.offsets[look.partition] == look.offset
             and (transaction.asked or 0) < (look.returned or 0)
-            for transaction in mine
+            for transaction in candidates
         ):
             yield Anomaly("uncommitted offset", f"{text}, which no transaction has committed")
 

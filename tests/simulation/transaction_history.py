@@ -1,4 +1,4 @@
-"""What transactional clients asked and were told.
+"""What transactional clients asked and were answered.
 
 Here: the operations.
 Not here: the recorder and all other operations (`history`), any judgement (`transaction_checks`).

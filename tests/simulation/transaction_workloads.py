@@ -48,7 +48,7 @@ _PROTOCOLS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 async def transact(client: Client) -> None:
-    """Write in transactions, commit most of them; whoever is fenced or killed comes back with the same transactional id."""
+    """Write in transactions, commit most of them; a producer that is fenced or killed comes back with the same transactional id."""
     left, number = client.plan.operations, 0
     while left:
         producer = await _producer(client)
@@ -221,7 +221,7 @@ async def _aborted(producer: busway.Producer) -> bool:
 
 
 async def _die_open(client: Client, producer: busway.Producer, number: int) -> None:
-    """Leave a transaction open: whoever has the id next ends it, or its timeout does."""
+    """Leave a transaction open: the next owner of the id ends it, or its timeout does."""
     transaction = client.history.begin(Transaction(process=client.process, transactional_id=_id(client)))
     try:
         await producer.begin_transaction()
@@ -314,8 +314,8 @@ async def _pass_on(client: Client, producer: busway.Producer, consumer: busway.C
         output = client.option("output")
         if client.chance.random() < client.option("slow", _SLOW) and not client.stage.settled.is_set():
             await asyncio.sleep(client.chance.uniform(0.5, 6.0))
-        for partition, found in records.items():
-            for record in found:
+        for partition, partition_records in records.items():
+            for record in partition_records:
                 place = Partition(output, client.chance.randrange(client.stage.partitions_of()[output]))
                 value = await _send(client, producer, transaction, place, next(numbers))
                 transaction.sources[value] = Source(Partition(*partition), record.offset)
@@ -336,9 +336,9 @@ def _noted(consumer: busway.Consumer, transaction: Transaction) -> Iterator[None
     offsets = given.offsets
 
     def noted() -> Any:
-        found, member = offsets()
-        transaction.offsets = {Partition(*partition): at.offset for partition, at in found.items()}
-        return found, member
+        positions, member = offsets()
+        transaction.offsets = {Partition(*partition): at.offset for partition, at in positions.items()}
+        return positions, member
 
     given.offsets = noted  # type: ignore[method-assign]
     try:
@@ -472,8 +472,8 @@ async def all_of(client: Client, partition: busway.TopicPartition) -> list[buswa
         end = (await consumer.end_offsets([partition]))[partition]
         await consumer.assign([partition])
         while await consumer.position(partition) < end:
-            for found in (await consumer.getmany(timeout_ms=_WAIT_MS)).values():
-                records += found
+            for partition_records in (await consumer.getmany(timeout_ms=_WAIT_MS)).values():
+                records += partition_records
     finally:
         await consumer.stop()
     return records

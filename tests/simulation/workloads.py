@@ -2,7 +2,7 @@
 
 Here: what every client has (`Client`), producers, plain readers, deletions of records.
 Not here: groups (`group_workloads`), topics (`admin_workloads`), faults and the node (`scenario`). Clients are the
-SDK's, unchanged; what they are told goes into the history, an unclear answer as `INFO`.
+SDK's, unchanged; what they are answered goes into the history, an unclear answer as `INFO`.
 """
 
 import asyncio
@@ -236,8 +236,8 @@ def seen(records: dict[busway.TopicPartition, list[busway.Record]]) -> list[Seen
     """Records as the history keeps them."""
     return [
         Seen(Partition(*partition), record.offset, record.value, record.key)
-        for partition, found in records.items()
-        for record in found
+        for partition, partition_records in records.items()
+        for record in partition_records
     ]
 
 
@@ -286,11 +286,11 @@ async def ask_end(client: Client, consumer: busway.Consumer, partition: Partitio
     """Where a partition ends."""
     operation = client.history.begin(EndOffset(process=client.process, partition=partition))
     try:
-        found = await consumer.end_offsets([busway.TopicPartition(*partition)])
+        end_offsets = await consumer.end_offsets([busway.TopicPartition(*partition)])
     except BuswayError as problem:
         client.history.end(operation, Outcome.INFO, problem)
         return
-    operation.offset = found.get(busway.TopicPartition(*partition))
+    operation.offset = end_offsets.get(busway.TopicPartition(*partition))
     client.history.end(operation)
 
 

@@ -43,20 +43,20 @@ def test_columns_equal_records() -> None:
     first, last = end // 5, end - 7
     expected = [
         {
-            "key": one.key,
-            "value": one.value,
+            "key": record.key,
+            "value": record.value,
             "topic": "t",
             "partition": 3,
-            "offset": one.offset,
-            "timestamp": one.timestamp,
-            "timestampType": one.timestamp_type,
-            "headers": [{"key": name, "value": content} for name, content in one.headers] or None,
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "timestampType": record.timestamp_type,
+            "headers": [{"key": name, "value": content} for name, content in record.headers] or None,
         }
         for _, batch in batches
-        for one in decode_records(batch)
-        if first <= one.offset < last
+        for record in decode_records(batch)
+        if first <= record.offset < last
     ]
-    rows = [row for found in to_arrow(batches, WHERE, first, last) for row in found.to_pylist()]
+    rows = [row for arrow_batch in to_arrow(batches, WHERE, first, last) for row in arrow_batch.to_pylist()]
     for row in rows:
         row["timestamp"] = round(row["timestamp"].timestamp() * 1000)
     assert rows == expected
@@ -75,7 +75,8 @@ def test_damaged_records_are_refused() -> None:
             damaged[position] = byte
             try:
                 rows = sum(
-                    found.num_rows for found in to_arrow([(read_header(raw), memoryview(damaged))], WHERE, 0, 99)
+                    arrow_batch.num_rows
+                    for arrow_batch in to_arrow([(read_header(raw), memoryview(damaged))], WHERE, 0, 99)
                 )
             except ProtocolError:
                 refused += 1

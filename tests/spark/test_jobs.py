@@ -47,7 +47,7 @@ class Ride:
 
 def write_rides(bus: Any) -> None:
     """Thirty rides of three drivers."""
-    bus.events("rides", Ride, [{"driver": f"d{one % 3}", "fare": 1.0} for one in range(30)])
+    bus.events("rides", Ride, [{"driver": f"d{number % 3}", "fare": 1.0} for number in range(30)])
 
 
 def counts(spark: Any, out: Path) -> dict[str, int]:
@@ -79,7 +79,7 @@ def test_busway_spark_runs_a_job_of_ones_own(bus: Any, spark: Any, tmp_path: Pat
 
 
 def test_a_job_of_one_file_is_found_and_goes_to_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the name of its file, without a package around it; Spark's settings are told to spark-submit before the job runs."""
+    """By the name of its file, without a package around it; Spark's settings are passed to spark-submit before the job runs."""
     (tmp_path / "hourly_counts.py").write_text(JOB)
     monkeypatch.syspath_prepend(tmp_path)
     module = find_job("hourly_counts")
@@ -122,10 +122,10 @@ def test_spark_submit_runs_a_job(bus: Any, spark: Any, tmp_path: Path) -> None:
 def test_lag_is_told_to_people_prometheus_and_group_tools(bus: Any, spark: Any, tmp_path: Path, source: str) -> None:
     """Each micro-batch: offsets behind the end, rates, a text file for Prometheus, and committed offsets of a group."""
     write_rides(bus)
-    told: list[Progress] = []
+    progress: list[Progress] = []
     figures = tmp_path / "busway.prom"
     listener = LagListener(
-        callback=told.append, text_file=str(figures), group="spark-{query}", bootstrap_servers=bus.bootstrap_servers
+        callback=progress.append, text_file=str(figures), group="spark-{query}", bootstrap_servers=bus.bootstrap_servers
     )
     spark.streams.addListener(listener)
     try:
@@ -139,8 +139,8 @@ def test_lag_is_told_to_people_prometheus_and_group_tools(bus: Any, spark: Any, 
         spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     finally:
         spark.streams.removeListener(listener)
-    batches = [one for one in told if one.rows]
-    assert sum(one.rows for one in batches) == 30
+    batches = [report for report in progress if report.rows]
+    assert sum(report.rows for report in batches) == 30
     # The kafka source tells the end as it was when the query began, ours as well; the first batch is behind, the last is not.
     assert batches[0].behind_total >= 30 - 14
     assert batches[-1].behind_total == 0
@@ -151,7 +151,7 @@ def test_lag_is_told_to_people_prometheus_and_group_tools(bus: Any, spark: Any, 
         async with Admin(bus.bootstrap_servers) as admin:
             return await admin.list_group_offsets("spark-rides")
 
-    offsets = {partition: found.offset for partition, found in bus.run(committed()).items()}
+    offsets = {partition: committed_offset.offset for partition, committed_offset in bus.run(committed()).items()}
     assert offsets == batches[-1].offsets
     assert set(offsets) == {TopicPartition("rides", 0), TopicPartition("rides", 1)}
     assert sum(offsets.values()) == 30
@@ -185,7 +185,7 @@ def test_transform_with_state_keeps_a_running_total(bus: Any, spark: Any, tmp_pa
         def close(self) -> None:
             pass
 
-    found: dict[str, float] = {}
+    by_driver: dict[str, float] = {}
     for _ in range(2):
         write_rides(bus)
         rides = stream_topic(spark, "rides", **bus.servers).select("event.driver", "event.fare")
@@ -194,7 +194,7 @@ def test_transform_with_state_keeps_a_running_total(bus: Any, spark: Any, tmp_pa
         )
         query = (
             totals.writeStream.foreachBatch(
-                lambda batch, _: found.update({row.driver: row.total for row in batch.collect()})
+                lambda batch, _: by_driver.update({row.driver: row.total for row in batch.collect()})
             )
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .outputMode("update")
@@ -202,7 +202,7 @@ def test_transform_with_state_keeps_a_running_total(bus: Any, spark: Any, tmp_pa
             .start()
         )
         query.awaitTermination()
-    assert found == {"d0": 20.0, "d1": 20.0, "d2": 20.0}
+    assert by_driver == {"d0": 20.0, "d1": 20.0, "d2": 20.0}
 
 
 def test_a_stream_that_begins_anew_writes_anew_to_delta(bus: Any, spark: Any, tmp_path: Path) -> None:

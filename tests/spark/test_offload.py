@@ -48,7 +48,7 @@ def second_schema() -> type:
 
 def seen(numbers: range, **more: Any) -> list[dict[str, Any]]:
     """Events of these users."""
-    return [{"user": one, "movie": f"m{one}", "at": AT, **more} for one in numbers]
+    return [{"user": user, "movie": f"m{user}", "at": AT, **more} for user in numbers]
 
 
 def run_job(bus: Any, out: Path, *more: str) -> None:
@@ -101,7 +101,7 @@ def test_a_job_that_was_stopped_while_it_wrote_its_first_offsets_goes_on(bus: An
 
 def test_avro_keys_are_told_as_json(bus: Any, spark: Any, tmp_path: Path) -> None:
     """As captured tables and Confluent's serializers write them, of two schemas; a key of an id that the registry never had, and one that
-    is no text, are told in hexadecimal, and stop nothing."""
+    is no text, are shown in hexadecimal, and stop nothing."""
     bus.events("seen", first_schema(), seen(range(1)))
     row = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "int"}]}
     record_id, number_id = bus.register("seen-key", row), bus.register("seen-key", '"long"')
@@ -121,7 +121,7 @@ def test_avro_keys_are_told_as_json(bus: Any, spark: Any, tmp_path: Path) -> Non
 
 
 def test_a_schema_that_comes_while_the_job_runs_brings_its_column(bus: Any, spark: Any, tmp_path: Path) -> None:
-    """A running job meets an event of a version that was not there at its start: it is built anew, and neither the event nor its new field is
+    """A running job meets an event of a version that was not there at its start: it is built again, and neither the event nor its new field is
     lost; an id that the registry never had is rejected and stops nothing."""
     bus.events("seen", first_schema(), seen(range(5)))
     frames: list[list[str]] = []

@@ -83,7 +83,10 @@ def test_rows_equal_those_of_the_kafka_source(bus: Any, spark: Any, codec: str) 
 def test_ranges_by_offset_and_by_time_equal_those_of_the_kafka_source(bus: Any, spark: Any) -> None:
     """Both ends by offset, by -2 and -1, and by a moment."""
     bus.topic("t", 2)
-    bus.send("t", [(None, b"%d" % one, {"partition": one % 2, "timestamp_ms": AT + one * 1000}) for one in range(40)])
+    bus.send(
+        "t",
+        [(None, b"%d" % number, {"partition": number % 2, "timestamp_ms": AT + number * 1000}) for number in range(40)],
+    )
     ranges = [
         {
             "startingOffsets": json.dumps({"t": {"0": 5, "1": -2}}),
@@ -115,8 +118,8 @@ def test_transactions_on_apache_kafka(kafka: ApacheKafka, spark: Any) -> None:
     writer.init_transactions(30)
     for number, commit in enumerate([True, False, True, False]):
         writer.begin_transaction()
-        for one in range(10):
-            writer.produce("t", b"%d-%d" % (number, one))
+        for step in range(10):
+            writer.produce("t", b"%d-%d" % (number, step))
         writer.flush()
         (writer.commit_transaction if commit else writer.abort_transaction)(30)
     opened = ForeignProducer({"bootstrap.servers": servers, "transactional.id": "two"})
@@ -139,14 +142,14 @@ def test_a_stream_takes_no_more_than_it_may_and_goes_on_from_its_checkpoint(
 ) -> None:
     """maxOffsetsPerTrigger bounds each micro-batch, availableNow ends at the end, a second run reads what came since and nothing twice."""
     bus.topic("t", 2)
-    bus.send("t", [(None, b"x", {"partition": one % 2}) for one in range(100)])
+    bus.send("t", [(None, b"x", {"partition": number % 2}) for number in range(100)])
     query = run_stream(spark, bus.bootstrap_servers, "t", tmp_path, maxOffsetsPerTrigger="30")
-    sizes = [one.numInputRows for one in query.recentProgress if one.numInputRows]
+    sizes = [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
     assert sum(sizes) == 100
     assert max(sizes) <= 32
     bus.send("t", [(None, b"x", {"partition": 1}) for _ in range(5)])
     run_stream(spark, bus.bootstrap_servers, "t", tmp_path)
-    assert offsets_in(spark, tmp_path) == sorted((one % 2, one // 2) for one in range(100)) + [
+    assert offsets_in(spark, tmp_path) == sorted((number % 2, number // 2) for number in range(100)) + [
         (1, offset) for offset in range(50, 55)
     ]
 
@@ -201,7 +204,7 @@ def test_deleted_records_are_an_error_or_passed_over(bus: Any, spark: Any, tmp_p
     assert reason.startswith("t-0 begins at offset 9, but 5 is next to read: records were deleted")
     assert "\n" not in reason
     run_stream(spark, bus.bootstrap_servers, "t", tmp_path, failOnDataLoss="false")
-    assert offsets_in(spark, tmp_path) == [(0, one) for one in [0, 1, 2, 3, 4, 9, 10, 11, 12, 13, 14]]
+    assert offsets_in(spark, tmp_path) == [(0, offset) for offset in [0, 1, 2, 3, 4, 9, 10, 11, 12, 13, 14]]
 
 
 def test_records_deleted_while_a_task_reads_cost_no_others(bus: Any) -> None:
@@ -252,11 +255,11 @@ def test_a_topic_that_was_created_again_is_read_from_its_first_offset(
     created_again(bus, 1)
     bus.send("t", [(None, b"y") for _ in range(3)])
     run_stream(spark, bus.bootstrap_servers, "t", tmp_path, **given)
-    old = [(0, one) for one in range(5)]
-    assert sorted(offsets_in(spark, tmp_path)) == sorted([*old, *((0, one) for one in range(3))])
+    old = [(0, offset) for offset in range(5)]
+    assert sorted(offsets_in(spark, tmp_path)) == sorted([*old, *((0, offset) for offset in range(3))])
     bus.send("t", [(None, b"y") for _ in range(3)])
     run_stream(spark, bus.bootstrap_servers, "t", tmp_path, **given)
-    assert sorted(offsets_in(spark, tmp_path)) == sorted([*old, *((0, one) for one in range(6))])
+    assert sorted(offsets_in(spark, tmp_path)) == sorted([*old, *((0, offset) for offset in range(6))])
     reader = StreamReader(Settings.of(options(bus.bootstrap_servers, "t", **given), default_start="earliest"))
     assert reader.latestOffset({"t": {"0": 9}}, ReadAllAvailable()) == {"t": {"0": 6}}
     assert "t-0 ends at offset 6, but 9 is next to read: records are lost" in caplog.text
@@ -310,7 +313,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(bus: Any, spark: Any, change
 
 
 def test_a_stream_waits_for_a_broker_that_restarts(bus: Any) -> None:
-    """What a stream asks at each micro-batch is answered when the broker is back; a batch is told at once that it is away."""
+    """What a stream asks at each micro-batch is answered when the broker is back; a batch fails at once when it is away."""
     bus.topic("t", 1)
     bus.send("t", [(None, b"x")])
     asker = Asker(bootstrap_servers=bus.bootstrap_servers, topics=("t",), read_committed=True)

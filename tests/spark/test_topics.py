@@ -101,10 +101,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, tuple):
-        return tuple(plain(one) for one in value)
+        return tuple(plain(item) for item in value)
     if isinstance(value, list):
-        return [plain(one) for one in value]
-    return {name: plain(one) for name, one in value.items()} if isinstance(value, dict) else value
+        return [plain(item) for item in value]
+    return {name: plain(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 @pytest.mark.parametrize("decoder", ["jvm", "python"])
@@ -126,7 +126,7 @@ def test_both_decoders_agree_on_types(bus: Any, spark: Any) -> None:
     """The column types are the same, so jobs do not depend on the decoder."""
     bus.topic("t")
     bus.register("t-value", EVERY)
-    frames = [read_topic(spark, "t", decoder=one, **bus.servers) for one in ("jvm", "python")]
+    frames = [read_topic(spark, "t", decoder=decoder, **bus.servers) for decoder in ("jvm", "python")]
     assert frames[0].schema.simpleString() == frames[1].schema.simpleString()
 
 
@@ -144,16 +144,16 @@ def test_unions_of_several_types(bus: Any, spark: Any) -> None:
 
 
 def test_a_record_whose_fields_are_all_null_is_no_damage(bus: Any, spark: Any) -> None:
-    """All-null events are told from damaged bodies, of writers with fewer and more fields than the reader."""
-    one = {"type": "record", "name": "N", "fields": [{"name": "a", "type": ["null", "int"], "default": None}]}
-    two = {**one, "fields": [*one["fields"], {"name": "b", "type": ["null", "string"], "default": None}]}
+    """All-null events are distinguished from damaged bodies, of writers with fewer and more fields than the reader."""
+    narrow = {"type": "record", "name": "N", "fields": [{"name": "a", "type": ["null", "int"], "default": None}]}
+    wide = {**narrow, "fields": [*narrow["fields"], {"name": "b", "type": ["null", "string"], "default": None}]}
     bus.topic("t")
-    first, second = bus.register("t-value", one), bus.register("t-value", two)
-    bodies = [framed(first, one, {"a": None}), framed(second, two, {"a": None, "b": None})]
+    first, second = bus.register("t-value", narrow), bus.register("t-value", wide)
+    bodies = [framed(first, narrow, {"a": None}), framed(second, wide, {"a": None, "b": None})]
     damaged = [
         struct.pack(">bI", 0, second),
         struct.pack(">bI", 0, second) + b"\x08",
-        framed(second, two, {"a": None, "b": "xy"})[:-1],
+        framed(second, wide, {"a": None, "b": "xy"})[:-1],
     ]
     bus.send("t", [(None, value) for value in bodies + damaged])
     for decoder in ("jvm", "python"):
@@ -226,7 +226,7 @@ def test_a_subject_of_another_naming_and_an_event_class_as_reader(bus: Any, spar
 
 
 def test_options_of_sparks_own_source_reach_it_and_are_refused_for_ours(bus: Any, spark: Any) -> None:
-    """Brokers that want TLS or SASL are told so by Kafka's names; our own source, which speaks neither, says that it does not."""
+    """Brokers that want TLS or SASL get it by Kafka's names; our own source, which speaks neither, says that it does not."""
     schema = {"type": "record", "name": "Seen", "fields": [{"name": "user", "type": "long"}]}
     bus.topic("t")
     schema_id = bus.register("t-value", schema)
@@ -292,7 +292,11 @@ def test_start_and_end(bus: Any, spark: Any) -> None:
     begin = dt.datetime(2026, 3, 1, 12, tzinfo=dt.timezone(dt.timedelta(hours=2)))
     at = int(begin.timestamp() * 1000)
     bus.send(
-        "t", [(None, framed(schema_id, schema, {"n": one}), {"timestamp_ms": at + one * 1000}) for one in range(10)]
+        "t",
+        [
+            (None, framed(schema_id, schema, {"n": number}), {"timestamp_ms": at + number * 1000})
+            for number in range(10)
+        ],
     )
     ranges: list[tuple[Any, Any, list[int]]] = [
         ({0: 3}, {0: 6}, [3, 4, 5]),
@@ -313,7 +317,7 @@ def test_without_a_jar(bus: Any, tmp_path: Path) -> None:
     schema = {"type": "record", "name": "N", "fields": [{"name": "n", "type": "int"}]}
     bus.topic("t")
     schema_id = bus.register("t-value", schema)
-    bus.send("t", [(None, framed(schema_id, schema, {"n": one})) for one in range(10)])
+    bus.send("t", [(None, framed(schema_id, schema, {"n": number})) for number in range(10)])
     program = tmp_path / "program.py"
     program.write_text(
         "from busway_spark import read_topic, write_topic\n"

@@ -83,7 +83,7 @@ def test_columns_that_do_not_fit_are_refused(bus: Any, spark: Any) -> None:
 def test_a_stream_from_topic_to_topic(bus: Any, spark: Any, tmp_path: Path) -> None:
     """Read, project, write, by micro-batches; a checkpoint is asked for."""
     bus.topic("to")
-    bus.events("from", Score, [{"user": one, "movie": "m", "score": one / 2} for one in range(50)])
+    bus.events("from", Score, [{"user": user, "movie": "m", "score": user / 2} for user in range(50)])
     frame = stream_topic(spark, "from", **bus.servers).selectExpr(
         "event.user", "upper(event.movie) movie", "event.score"
     )
@@ -95,13 +95,13 @@ def test_a_stream_from_topic_to_topic(bus: Any, spark: Any, tmp_path: Path) -> N
     assert query is not None
     query.awaitTermination()
     rows = read_topic(spark, "to", **bus.servers).selectExpr("event.*").collect()
-    assert sorted((row.user, row.movie, row.score) for row in rows) == [(one, "M", one / 2) for one in range(50)]
+    assert sorted((row.user, row.movie, row.score) for row in rows) == [(user, "M", user / 2) for user in range(50)]
 
 
 def test_real_time_mode_from_topic_to_topic(bus: Any, spark: Any, tmp_path: Path) -> None:
     """A stateless job with decoding in Real-Time Mode, from Spark's Kafka source to its sink: a record comes out while the query runs."""
     bus.topic("to")
-    bus.events("from", Score, [{"user": one, "movie": "m"} for one in range(5)], partitions=1)
+    bus.events("from", Score, [{"user": user, "movie": "m"} for user in range(5)], partitions=1)
     events = stream_topic(spark, "from", source="kafka", **bus.servers)
     rows = events.selectExpr("key", "cast(event.user as string) as value")
     writer = rows.writeStream.format("kafka").option("topic", "to").option("checkpointLocation", str(tmp_path))
@@ -113,7 +113,7 @@ def test_real_time_mode_from_topic_to_topic(bus: Any, spark: Any, tmp_path: Path
                 return [(await consumer.getone()).value for _ in range(count)]
 
     try:
-        assert sorted(bus.run(first(5))) == [b"%d" % one for one in range(5)]
+        assert sorted(bus.run(first(5))) == [b"%d" % user for user in range(5)]
         assert query.isActive
     finally:
         query.stop()

@@ -76,12 +76,12 @@ def alone(spark: Any, schema: Any, values: list[bytes]) -> list[dict[str, Any] |
     """The values of one writer as `from_avro` gives them; None for a damaged one, which a field with a default tells from one that is all null."""
     reader = json.dumps({**READER, "fields": [*READER["fields"], field("there", "boolean", default=True)]})
     frame = spark.createDataFrame(
-        [(number, bytearray(one)) for number, one in enumerate(values)], "n int, value binary"
+        [(number, bytearray(value)) for number, value in enumerate(values)], "n int, value binary"
     )
     body = F.substring("value", 6, 10_000)
     event = from_avro(body, json.dumps(schema), {"avroSchema": reader, "mode": "PERMISSIVE"}).alias("event")
-    found = [row.event.asDict(recursive=True) for row in frame.orderBy("n").select(event).collect()]
-    return [one if one.pop("there") else None for one in found]
+    events_read = [row.event.asDict(recursive=True) for row in frame.orderBy("n").select(event).collect()]
+    return [event_read if event_read.pop("there") else None for event_read in events_read]
 
 
 def test_each_record_is_read_as_with_its_own_schema_alone(bus: Any, spark: Any) -> None:
@@ -95,20 +95,24 @@ def test_each_record_is_read_as_with_its_own_schema_alone(bus: Any, spark: Any) 
     bus.topic("t")
     ids = [bus.register("t-value", schema) for schema, _ in written]
     bus.register("t-value", READER)
-    records = [(one, framed(one, schema, value)) for one, (schema, value) in zip(ids, written, strict=True)]
-    records += [(one, value[: chance.randrange(5, len(value))]) for one, value in records]
+    records = [
+        (schema_id, framed(schema_id, schema, value)) for schema_id, (schema, value) in zip(ids, written, strict=True)
+    ]
+    records += [(schema_id, value[: chance.randrange(5, len(value))]) for schema_id, value in records]
     chance.shuffle(records)
     bus.send("t", [(None, value) for _, value in records])
     rows = read_topic(spark, "t", **bus.servers).orderBy("offset").select("schema_id", "event", "error").collect()
-    assert [row.schema_id for row in rows] == [one for one, _ in records]
+    assert [row.schema_id for row in rows] == [schema_id for schema_id, _ in records]
     assert [row.event is None for row in rows] == [row.error is not None for row in rows]
-    found: dict[int, list[Any]] = {one: [] for one in ids}
-    values: dict[int, list[bytes]] = {one: [] for one in ids}
-    for row, (one, value) in zip(rows, records, strict=True):
-        found[one].append(row.event and row.event.asDict(recursive=True))
-        values[one].append(value)
-    for one, (schema, _) in list(zip(ids, written, strict=True))[: len(WRITERS) + 1]:
-        assert found[one] == alone(spark, schema, values[one]), schema
-    good = {event["ride"] for events in found.values() for event in events if event is not None}
+    events_by_id: dict[int, list[Any]] = {schema_id: [] for schema_id in ids}
+    values: dict[int, list[bytes]] = {schema_id: [] for schema_id in ids}
+    for row, (schema_id, value) in zip(rows, records, strict=True):
+        events_by_id[schema_id].append(row.event and row.event.asDict(recursive=True))
+        values[schema_id].append(value)
+    for schema_id, (schema, _) in list(zip(ids, written, strict=True))[: len(WRITERS) + 1]:
+        assert events_by_id[schema_id] == alone(spark, schema, values[schema_id]), schema
+    good = {event["ride"] for events in events_by_id.values() for event in events if event is not None}
     assert good >= {*range(1, 10), *range(100, 100 + PLENTY)}
-    assert found[ids[9]] == found[ids[10]] == [None, None]  # what no reader can make of them is told as damage
+    assert (
+        events_by_id[ids[9]] == events_by_id[ids[10]] == [None, None]
+    )  # what no reader can make of them is reported as damage

@@ -2,7 +2,7 @@
 
 Here: how long each of its answers kept the server's event loop busy, and the most memory that the server ever held. The
 measure is the CPU time of the loop's own thread, read from the kernel before the question and after the answer: what a
-busy machine does to the clock on the wall does not count, and what the loop did for somebody else first does.
+busy machine does to the clock on the wall does not count, and what the loop did for another client first does.
 Not here: the hostile deeds.
 
 The canary is a process of its own: a thread beside the deeds would get the interpreter's lock now and then when its answer had long come,
@@ -64,7 +64,7 @@ class KafkaQuestion:
         _exactly(self._socket, size)
 
     def close(self) -> None:
-        """Hang up, for whoever asks without a canary."""
+        """Hang up, for a client without a canary."""
         if self._socket is not None:
             self._socket.close()
 

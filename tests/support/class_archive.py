@@ -45,7 +45,7 @@ def make() -> Path:
         with broker:
             pass
         assert new.exists(), "the JVM has written no archive of its classes"
-        new.replace(file)  # whole as soon as it is there, whoever else makes one at the same time
+        new.replace(file)  # whole as soon as it is there, also while another process makes one at the same time
     return file
 
 

@@ -41,7 +41,7 @@ class Rest:
 
     async def create(self, name: str, **config: str) -> None:
         """Make a connector; `_` in names stands for a dot. Asks again while the worker is taking over, as on a busy machine."""
-        body = {"name": name, "config": {one.replace("_", "."): text for one, text in config.items()}}
+        body = {"name": name, "config": {key.replace("_", "."): text for key, text in config.items()}}
         answers: list[tuple[int, Any]] = []
 
         async def answered() -> bool:
@@ -53,8 +53,8 @@ class Rest:
 
     async def task_state(self, name: str) -> str | None:
         """The state of its task, None without one."""
-        _, found = await self.call("GET", f"/connectors/{name}/status")
-        return str(found["tasks"][0]["state"]) if found.get("tasks") else None
+        _, status = await self.call("GET", f"/connectors/{name}/status")
+        return str(status["tasks"][0]["state"]) if status.get("tasks") else None
 
     async def wait_for(self, name: str, state: str | None) -> None:
         """Returns when its task is in that state."""
@@ -73,8 +73,8 @@ async def until(true: Callable[[], Awaitable[bool]]) -> None:
 
 async def records_of(bootstrap: str, topic: str, isolation_level: str = "read_uncommitted") -> list[Record]:
     """All records of a topic, by partition and offset."""
-    found = [record async for record in read_to_end(bootstrap, topic, isolation_level=isolation_level)]
-    return sorted(found, key=lambda record: (record.partition, record.offset))
+    records = [record async for record in read_to_end(bootstrap, topic, isolation_level=isolation_level)]
+    return sorted(records, key=lambda record: (record.partition, record.offset))
 
 
 def worker_config(bootstrap: str, **settings: Any) -> WorkerConfig:

@@ -71,26 +71,26 @@ class CountingSource(Source):
         if self._next >= int(self.config["count"]):
             await asyncio.sleep(0.02)
             return []
-        found: list[SourceRecord] = []
+        records: list[SourceRecord] = []
         for number in range(self._next, min(self._next + 50, int(self.config["count"]))):
             if number == int(self.config.get("fails.at", -1)) and self.name not in self.failed:
-                if found:
+                if records:
                     break
                 self.failed.add(self.name)
                 raise Retriable("the outside is away for a moment")
             if number == int(self.config.get("breaks.at", -1)):
-                if found:
+                if records:
                     break
                 raise ConfigInvalid({"breaks.at": "this number cannot be"})
-            found += [self._record(number, copy) for copy in range(2 if number % 3 == 0 else 1)]
+            records += [self._record(number, copy) for copy in range(2 if number % 3 == 0 else 1)]
             self._next = number + 1
             if self.boundaries is not None:
                 if number == int(self.config.get("aborts.at", -1)):
-                    self.boundaries.abort(found[-1])
+                    self.boundaries.abort(records[-1])
                 elif self._next % int(self.config["commits.each"]) == 0:
-                    self.boundaries.commit(found[-1])
+                    self.boundaries.commit(records[-1])
         await asyncio.sleep(0)
-        return found
+        return records
 
     def _record(self, number: int, copy: int) -> SourceRecord:
         value: Any = {"n": number}

@@ -47,10 +47,10 @@ def primitive(kind: Kind) -> st.SearchStrategy[Any]:
 
 def value(field: Field, version: int) -> st.SearchStrategy[Any]:
     """Values of one field in `version`."""
-    one = primitive(field.kind) if field.kind else messages(field.struct, version)
+    strategy = primitive(field.kind) if field.kind else messages(field.struct, version)
     if field.is_array:
-        one = st.lists(one, max_size=3)
-    return st.none() | one if field.nullable(version) and field.kind is not Kind.RECORDS else one
+        strategy = st.lists(strategy, max_size=3)
+    return st.none() | strategy if field.nullable(version) and field.kind is not Kind.RECORDS else strategy
 
 
 def messages(cls: type[Any] | None, version: int) -> st.SearchStrategy[Any]:

@@ -20,12 +20,12 @@ def factor() -> float:
     """
     text = os.environ.get(VARIABLE, "1")
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
-        found = math.nan
-    if not 1 <= found < math.inf:
+        value = math.nan
+    if not 1 <= value < math.inf:
         raise ValueError(f"the environment variable {VARIABLE} is a number of at least 1, such as 3, not {text!r}")
-    return found
+    return value
 
 
 def patient(seconds: float) -> float:

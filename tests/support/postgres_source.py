@@ -24,8 +24,8 @@ READS_MAX = 400
 def execute(server: Postgres, *statements: str) -> None:
     """Run statements, each in a transaction of its own."""
     with psycopg.connect(server.dsn, autocommit=True) as connection:
-        for one in statements:
-            connection.execute(one)
+        for statement in statements:
+            connection.execute(statement)
 
 
 def settings(server: Postgres, **more: str) -> dict[str, str]:
@@ -96,22 +96,22 @@ class RunningSource:
 
 def changes(records: Sequence[SourceRecord]) -> list[SourceRecord]:
     """Without heartbeats."""
-    return [one for one in records if not one.topic.startswith("__debezium-heartbeat")]
+    return [record for record in records if not record.topic.startswith("__debezium-heartbeat")]
 
 
 async def as_json(records: Sequence[SourceRecord]) -> list[Json]:
     """As `JsonConverter` with schemas writes them."""
     keys, values = JsonConverter({}, is_key=True), JsonConverter({}, is_key=False)
-    found = []
-    for one in records:
-        key = await keys.from_connect(one.topic, one.key_schema, one.key)
-        value = await values.from_connect(one.topic, one.value_schema, one.value)
-        found.append(
+    rows = []
+    for record in records:
+        key = await keys.from_connect(record.topic, record.key_schema, record.key)
+        value = await values.from_connect(record.topic, record.value_schema, record.value)
+        rows.append(
             Json(
-                one.topic,
+                record.topic,
                 None if key is None else json.loads(key),
                 None if value is None else json.loads(value),
-                dict(one.headers),
+                dict(record.headers),
             )
         )
-    return found
+    return rows

@@ -1,7 +1,7 @@
 """Programs that tests start: where they listen, and that none outlives its test.
 
 Here: starting one so that it ends with the process that runs the tests, even where that is killed; ending one; ports
-for programs that have to be told one.
+for programs that need one as an argument.
 Not here: which programs.
 """
 
@@ -32,12 +32,12 @@ _spawned: Final[list[asyncio.subprocess.Process]] = []
 
 
 def held_ports(count: int) -> list[int]:
-    """Ports, one after the other, that are given to nobody else until the process that runs the tests ends."""
+    """Ports, one after the other, that are given to no other caller until the process that runs the tests ends."""
     while True:
         ports = [HeldPort()]
         try:
             ports += [HeldPort(ports[0].number + distance) for distance in range(1, count)]
-        except (OSError, OverflowError):  # the next one is somebody's, or there is none
+        except (OSError, OverflowError):  # the next one is taken, or there is none
             continue
         _held.update((port.number, port) for port in ports)
         return [port.number for port in ports]

@@ -242,6 +242,6 @@ class Proxy:
 def _brokers(key: int, version: int, message: Any) -> list[Any]:
     """Whatever in an answer has a broker's address."""
     if key == ApiKey.FIND_COORDINATOR:
-        found = message.coordinators if version >= 4 else [message]
-        return [one for one in found if one.port > 0]
+        addresses = message.coordinators if version >= 4 else [message]
+        return [address for address in addresses if address.port > 0]
     return list(message.brokers) if key in _ADDRESSED else []

@@ -15,8 +15,8 @@ def seed(default: int) -> int:
     """
     given = os.environ.get("SEED") or default
     try:
-        found = int(given)
+        value = int(given)
     except ValueError:
         raise ValueError(f"SEED={given}: not an integer; unset it for the test's own seed, {default}") from None
-    print(f"SEED={found}")
-    return found
+    print(f"SEED={value}")
+    return value

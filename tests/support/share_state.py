@@ -35,7 +35,7 @@ class MemoryPersister:
             raise problem
 
     async def initialize(self, key: SharePartitionKey, *, state_epoch: int, start_offset: int) -> None:
-        """Begin anew."""
+        """Begin again."""
         self.kept[key] = ShareState(state_epoch=state_epoch, start_offset=start_offset)
 
     async def read(self, key: SharePartitionKey, *, leader_epoch: int) -> ShareState:

@@ -21,7 +21,7 @@ OF_OS = {"monotonic", "monotonic_ns", "perf_counter", "time", "time_ns"}
 
 def unnamed(module: ast.AST) -> list[str]:
     """Return the lines that take time from asyncio, its loop or the machine; `asyncio.sleep(0)` takes none."""
-    found: list[str] = []
+    calls: list[str] = []
     turns: set[ast.AST] = set()
     for node in ast.walk(module):  # calls come before what they call
         match node:
@@ -46,8 +46,8 @@ def unnamed(module: ast.AST) -> list[str]:
                 pass
             case _:
                 continue
-        found.append(f"line {node.lineno}: {ast.unparse(node)}")
-    return found
+        calls.append(f"line {node.lineno}: {ast.unparse(node)}")
+    return calls
 
 
 def modules() -> list[Path]:

@@ -16,7 +16,7 @@ LONGER = {
     "sdk/busway_protocol/compile.py": 620,
     "sdk/busway_protocol/messages/groups_classic.py": 490,
 }
-"""Modules over the limit that nobody has split yet; a number here may only fall."""
+"""Modules over the limit that are not split yet; a number here may only fall."""
 
 
 def tracked() -> list[Path]:
@@ -93,7 +93,7 @@ def test_no_option_may_be_abbreviated() -> None:
     assert not [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path, node in calls
-        if not any(one.arg == "allow_abbrev" for one in node.keywords)
+        if not any(keyword.arg == "allow_abbrev" for keyword in node.keywords)
     ]
 
 
@@ -102,7 +102,7 @@ def test_nothing_tells_of_a_machine() -> None:
     banned = re.compile(
         r"/(?:home|root|work|Users)/[a-z]|repo1?\.maven\.org|registry\.npmjs|pypi\.org/simple|proxy\.golang"
     )
-    found = [
+    hits = [
         f"{path.relative_to(ROOT)}: {hit[0]}"
         for path in tracked()
         if path.suffix
@@ -110,7 +110,7 @@ def test_nothing_tells_of_a_machine() -> None:
         and path != Path(__file__)
         and (hit := banned.search(path.read_text(errors="replace")))
     ]
-    assert not found
+    assert not hits
 
 
 def test_a_suppressed_lint_has_a_reason() -> None:
@@ -135,7 +135,7 @@ def test_the_compatibility_page_is_fresh() -> None:
 
 def test_every_judge_of_the_compatibility_page_has_its_test() -> None:
     """The rows are kept by hand; the tests that they name are there."""
-    assert [one.name for one in JUDGES if not (ROOT / "tests/interop/judges" / one.test).exists()] == []
+    assert [judge.name for judge in JUDGES if not (ROOT / "tests/interop/judges" / judge.test).exists()] == []
 
 
 LIMITS = ROOT / "bus/busway_bus/kernel/limits.py"

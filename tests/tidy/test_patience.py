@@ -25,7 +25,7 @@ BRIEF_S = 1.0
 
 
 def test_patience_is_multiplied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By one, where nobody asks for more."""
+    """By one, unless asked for more."""
     monkeypatch.delenv(VARIABLE, raising=False)
     assert (patient(20), patient_ms(1_500)) == (20, 1_500)
     monkeypatch.setenv(VARIABLE, "2.5")
@@ -153,11 +153,11 @@ def test_time_outs_without_patience_are_found(line: str, is_raw: bool) -> None:
 
 def test_every_time_out_of_a_test_is_scaled() -> None:
     """`tests/support/patience.py` multiplies it; `tests/simulation` has virtual time."""
-    found = [
+    lines = [
         f"{name}:{line}"
         for path in tracked()
         if path.suffix == ".py" and "tests" in path.relative_to(ROOT).parts
         if not (name := str(path.relative_to(ROOT))).startswith("tests/simulation/") and name not in SHOWN
         for line in unscaled(path.read_text())
     ]
-    assert not found, "a time-out that is to grow on a busy machine is patient(seconds)"
+    assert not lines, "a time-out that is to grow on a busy machine is patient(seconds)"

@@ -30,24 +30,24 @@ def ignored() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def plain(told: str) -> str:
-    """What a program told, without the address of its function."""
-    return told.strip().replace("<built-in function default_int_handler>", str(signal.default_int_handler))
+def plain(output: str) -> str:
+    """What a program printed, without the address of its function."""
+    return output.strip().replace("<built-in function default_int_handler>", str(signal.default_int_handler))
 
 
 def test_a_program_is_ended_by_signals(ignored: None) -> None:
     """Whatever the process that starts it ignores."""
     process = spawn([sys.executable, "-c", ASKED], stdout=subprocess.PIPE, text=True)
-    told, _ = process.communicate(timeout=patient(30))
-    assert plain(told) == BY_DEFAULT
+    output, _ = process.communicate(timeout=patient(30))
+    assert plain(output) == BY_DEFAULT
 
 
 async def test_a_program_that_is_started_from_a_loop_is_ended_by_signals(ignored: None, programs_end: None) -> None:
     """The same."""
     process = await spawn_async(sys.executable, "-c", ASKED, stdout=asyncio.subprocess.PIPE)
     async with asyncio.timeout(patient(30)):
-        told, _ = await process.communicate()
-    assert plain(told.decode()) == BY_DEFAULT
+        output, _ = await process.communicate()
+    assert plain(output.decode()) == BY_DEFAULT
 
 
 @pytest.mark.slow

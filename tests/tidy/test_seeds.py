@@ -19,25 +19,27 @@ UNSEEDED = {
 
 def unseeded(module: ast.AST) -> list[str]:
     """Return what a module draws from that no seed decides: `random`'s own functions, `SystemRandom`, `Random()`, `os.urandom`, `secrets`."""
-    found = []
+    calls = []
     for node in ast.walk(module):
         match node:
             case ast.Call(func=ast.Name("Random") | ast.Attribute(ast.Name("random"), "Random"), args=[], keywords=[]):
-                found.append("Random()")
+                calls.append("Random()")
             case ast.Attribute(ast.Name("random"), name) if name not in {"Random", "seed"}:
-                found.append(f"random.{name}")
+                calls.append(f"random.{name}")
             case ast.Attribute(ast.Name("os"), "urandom") | ast.Attribute(ast.Name("secrets")):
-                found.append(ast.unparse(node))
+                calls.append(ast.unparse(node))
             case ast.ImportFrom("random" | "secrets" | "os") as imported:
-                drawing = {"urandom"} if imported.module == "os" else {one.name for one in imported.names} - {"Random"}
-                found += [f"{imported.module}.{one.name}" for one in imported.names if one.name in drawing]
-    return found
+                drawing = (
+                    {"urandom"} if imported.module == "os" else {alias.name for alias in imported.names} - {"Random"}
+                )
+                calls += [f"{imported.module}.{alias.name}" for alias in imported.names if alias.name in drawing]
+    return calls
 
 
 @pytest.mark.slow
 def test_tests_draw_from_a_seed() -> None:
     """Take `random.Random(seed(1))`, with `seed` of `tests/support/seeds.py`."""
-    found = {
+    drawing_files = {
         name: what
         for path in tracked()
         if path.suffix == ".py"
@@ -46,7 +48,7 @@ def test_tests_draw_from_a_seed() -> None:
         and any(word in (text := path.read_text()) for word in ("andom", "secrets"))
         and (what := unseeded(ast.parse(text)))
     }
-    assert not found
+    assert not drawing_files
 
 
 @pytest.mark.parametrize(

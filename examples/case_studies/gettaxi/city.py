@@ -3,8 +3,8 @@
 Here: who waits, who is silent, which ride is decided next; the windows of the price.
 Not here: the rules for one ride (`matching`), the search (`drivers`), what is stored (`service`).
 
-Nothing here remembers a decision: rides are told with `follow`, as the table has them. The methods that decide are generators that
-yield a changed ride and expect that the city has been told of it when they go on, so no decision is made on what is not kept.
+Nothing here remembers a decision: rides come in with `follow`, as the table has them. The methods that decide are generators that
+yield a changed ride and expect that the city knows it when they go on, so no decision is made on what is not kept.
 """
 
 import datetime as dt
@@ -49,7 +49,7 @@ class City:
         for ride in rides:
             self.follow(ride.ride_id, ride)
 
-    # What is told
+    # What is taken in
 
     def follow(self, ride_id: str, ride: Ride | None) -> None:
         """A ride as the table has it; None when its row has gone."""
@@ -90,7 +90,7 @@ class City:
         self.positions += 1
         if self.windows is None:
             self._since = position.at
-            # What was stored before this one and happened after it was taken in by whoever was here before.
+            # What was stored before this one and happened after it was taken in by the instance before.
             self.windows = Windows(position.at + LATENESS)
             for ride in self._begun_with:
                 self._demand(ride)
@@ -112,7 +112,7 @@ class City:
 
     def assign(self) -> Iterator[Ride]:
         """Matches for those who wait, the one who waits longest first."""
-        for ride in sorted(self.waiting.values(), key=lambda one: (one.requested_at, one.ride_id)):
+        for ride in sorted(self.waiting.values(), key=lambda ride: (ride.requested_at, ride.ride_id)):
             if not self.drivers.idle:
                 return
             after = matching.match(ride, self.drivers)

@@ -83,40 +83,41 @@ class Stored:
 
 async def stored(devices: Devices) -> Stored:
     """Read the topics back and apply the rules by hand."""
-    found = Stored()
+    contents = Stored()
     driving: dict[str, str] = {}
     async for ride_record in devices.app.read(devices.ride_topic):
         ride = ride_record.value
         if ride is None:
             continue
-        before = found.rides.get(ride.ride_id)
+        before = contents.rides.get(ride.ride_id)
         if before is not None and before.driver_id is not None and driving.get(before.driver_id) == ride.ride_id:
             del driving[before.driver_id]
-        found.rides[ride.ride_id] = ride
+        contents.rides[ride.ride_id] = ride
         if ride.status in matching.BUSY:
             assert ride.driver_id is not None
-            found.twice += driving.setdefault(ride.driver_id, ride.ride_id) != ride.ride_id
+            contents.twice += driving.setdefault(ride.driver_id, ride.ride_id) != ride.ride_id
     kept: dict[str, list[fares.Stored]] = defaultdict(list)
     async for record in devices.app.read(devices.position_topic):
-        found.positions += 1
-        if record.value is not None and record.value.ride_id in found.rides:
+        contents.positions += 1
+        if record.value is not None and record.value.ride_id in contents.rides:
             at = dt.datetime.fromtimestamp(record.timestamp_ms / 1000, dt.UTC)
-            one = fares.Stored(offset=record.offset, key=record.key, recorded_at=at, position=record.value)
-            kept[record.value.ride_id].append(one)
-    told: dict[str, list[dt.datetime]] = defaultdict(list)
+            fare_position = fares.Stored(offset=record.offset, key=record.key, recorded_at=at, position=record.value)
+            kept[record.value.ride_id].append(fare_position)
+    rider_times: dict[str, list[dt.datetime]] = defaultdict(list)
     async for rider_record in devices.app.read(devices.rider_topic):
-        found.rider_positions += 1
+        contents.rider_positions += 1
         if rider_record.value is not None:
-            told[rider_record.value.ride_id].append(rider_record.value.at)
-    for ride in found.rides.values():
+            rider_times[rider_record.value.ride_id].append(rider_record.value.at)
+    for ride in contents.rides.values():
         if ride.status is Status.ENDED:
             began = ride.meter.started_at
             assert began is not None
-            found.untold += not (
-                any(at < began for at in told[ride.ride_id]) and any(at >= began for at in told[ride.ride_id])
+            contents.untold += not (
+                any(at < began for at in rider_times[ride.ride_id])
+                and any(at >= began for at in rider_times[ride.ride_id])
             )
-            found.differ += fares.recompute(ride, kept[ride.ride_id]) != (ride.meter, ride.fare_cents)
-    return found
+            contents.differ += fares.recompute(ride, kept[ride.ride_id]) != (ride.meter, ride.fare_cents)
+    return contents
 
 
 class Demo:
@@ -145,8 +146,8 @@ class Demo:
                 await self._drive(lambda: first.now >= first.plan.start + REQUESTS_FOR * turn)  # noqa: B023 - called before the next
                 await self.kills.passed(turn)
             await self._drive(lambda: first.now >= last)
-        for one in traffic:
-            one.requests = False
+        for driver in traffic:
+            driver.requests = False
         await self._drive(lambda: not self.devices.open or first.now >= last + ENDS_WITHIN)
 
     async def _drive(self, until: Callable[[], bool]) -> None:
@@ -180,9 +181,9 @@ class Demo:
         table.add_column("city")
         for name in (*names, "fares"):
             table.add_column(name.replace("_", " "), justify="right")
-        for one in self.cities:
-            if one["here"]:
-                table.add_row(one["name"], *(f"{one[name]:,}" for name in names), f"{one['fares_cents'] / 100:,.2f}")
+        for city in self.cities:
+            if city["here"]:
+                table.add_row(city["name"], *(f"{city[name]:,}" for name in names), f"{city['fares_cents'] / 100:,.2f}")
         return table
 
 
@@ -216,27 +217,27 @@ async def run(*, ci: bool, seed: int) -> int:
                 await demo.close()
 
 
-def _summary(demo: Demo, found: Stored, seconds: float) -> Summary:
-    asked = {ride_id for one in demo.devices.traffic.values() for ride_id in one.rides}
-    dropped_off = {ride_id for one in demo.devices.traffic.values() for ride_id in one.dropped_off}
-    ended = {ride_id for ride_id, ride in found.rides.items() if ride.status is Status.ENDED}
-    cancelled = {ride_id for ride_id, ride in found.rides.items() if ride.status is Status.CANCELLED}
+def _summary(demo: Demo, contents: Stored, seconds: float) -> Summary:
+    asked = {ride_id for traffic in demo.devices.traffic.values() for ride_id in traffic.rides}
+    dropped_off = {ride_id for traffic in demo.devices.traffic.values() for ride_id in traffic.dropped_off}
+    ended = {ride_id for ride_id, ride in contents.rides.items() if ride.status is Status.ENDED}
+    cancelled = {ride_id for ride_id, ride in contents.rides.items() if ride.status is Status.CANCELLED}
     summary = Summary()
     summary.figure("positions acknowledged", demo.devices.positions)
-    summary.figure("positions stored", found.positions, must_be=demo.devices.positions)
-    summary.figure("positions of riders stored", found.rider_positions, must_be=demo.devices.rider_positions)
-    summary.figure("rides without one before and during", found.untold, must_be=0)
+    summary.figure("positions stored", contents.positions, must_be=demo.devices.positions)
+    summary.figure("positions of riders stored", contents.rider_positions, must_be=demo.devices.rider_positions)
+    summary.figure("rides without one before and during", contents.untold, must_be=0)
     summary.figure("rides requested", len(asked))
-    summary.figure("rides known", len(found.rides.keys() & asked), must_be=len(asked))
+    summary.figure("rides known", len(contents.rides.keys() & asked), must_be=len(asked))
     summary.figure("rides ended", len(ended), must_be=len(dropped_off - cancelled))
     summary.figure("  cancelled", len(cancelled))
-    summary.figure("  nobody came", found.count(Status.EXPIRED))
-    still_open = sum(ride.status in matching.OPEN for ride in found.rides.values())
+    summary.figure("  nobody came", contents.count(Status.EXPIRED))
+    still_open = sum(ride.status in matching.OPEN for ride in contents.rides.values())
     summary.figure("  still open", still_open, must_be=0)
-    summary.figure("at more than the plain price", sum(one.surge_percent > 100 for one in found.rides.values()))
-    summary.figure("a driver with two rides at once", found.twice, must_be=0)
-    summary.figure("fares that differ from the stored positions", found.differ, must_be=0)
-    summary.figure("fares", f"{sum(one.fare_cents or 0 for one in found.rides.values()) / 100:,.2f}")
+    summary.figure("at more than the plain price", sum(ride.surge_percent > 100 for ride in contents.rides.values()))
+    summary.figure("a driver with two rides at once", contents.twice, must_be=0)
+    summary.figure("fares that differ from the stored positions", contents.differ, must_be=0)
+    summary.figure("fares", f"{sum(ride.fare_cents or 0 for ride in contents.rides.values()) / 100:,.2f}")
     demo.kills.tell(summary)
     summary.figure("took", f"{seconds:.1f} s")
     return summary

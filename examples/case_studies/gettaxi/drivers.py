@@ -75,7 +75,7 @@ class Drivers:
         return True
 
     def follow(self, ride_id: str, driver_id: str | None) -> None:
-        """A ride's driver, by its newest state; None when nobody drives it any more, or not yet."""
+        """A ride's driver, by its newest state; None when no driver has it any more, or not yet."""
         before = self._driver_of.pop(ride_id, None)
         if before is not None and before != driver_id:
             rides = self._rides_of[before]
@@ -94,7 +94,7 @@ class Drivers:
     def forget(self) -> None:
         """Let go of those that were not seen for `FORGOTTEN_AFTER`."""
         assert self.now is not None
-        for driver_id in [one for one, seen in self.seen.items() if self.now - seen.at > FORGOTTEN_AFTER]:
+        for driver_id in [driver_id for driver_id, seen in self.seen.items() if self.now - seen.at > FORGOTTEN_AFTER]:
             seen = self.seen.pop(driver_id)
             if driver_id not in self._rides_of:
                 self._leave(driver_id, seen.cell)
@@ -136,9 +136,9 @@ class Drivers:
                     seen = self.seen[driver_id]
                     if driver_id in refused or not self._is_fresh(seen):
                         continue
-                    found = (geo.distance_mm(lat, lng, seen.lat, seen.lng), driver_id)
-                    if best is None or found < best:
-                        best = found
+                    candidate = (geo.distance_mm(lat, lng, seen.lat, seen.lng), driver_id)
+                    if best is None or candidate < best:
+                        best = candidate
         return None if best is None else (best[1], best[0])
 
     def _rings(self, lat: float, lng: float) -> Iterator[Iterable[str]]:

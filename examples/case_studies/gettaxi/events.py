@@ -50,7 +50,7 @@ class Position:
 
 @dataclass(slots=True, kw_only=True)
 class RiderPosition:
-    """Where a rider is, from the request to the drop-off. Nothing is decided by it: it is kept for whoever looks into a ride afterwards.
+    """Where a rider is, from the request to the drop-off. Nothing is decided by it: it is kept for later questions about a ride.
 
     Attributes:
         rider_id: whose.
@@ -149,7 +149,7 @@ class Ride:
         lat, lng: where the rider waits.
         requested_at: event time of the request.
         surge_percent: what the price is multiplied by, fixed at the request; 100 is the plain price.
-        driver_id: who was matched; None while nobody is.
+        driver_id: who was matched; None before that.
         declined: drivers who do not want it.
         matched_at: event time of the match.
         meter: what the positions add up to.

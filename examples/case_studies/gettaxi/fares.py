@@ -89,14 +89,16 @@ def recompute(ride: Ride, stored: Iterable[Stored]) -> tuple[Meter, int]:
     The same as the service came to while the ride went on; what the service put aside as impossible is left out here, too.
     """
     meter = Meter()
-    for one in stored:
-        if not ride.first_position_offset <= one.offset <= ride.last_position_offset:
+    for stored_position in stored:
+        if not ride.first_position_offset <= stored_position.offset <= ride.last_position_offset:
             continue
         try:
-            position = matching.check_position(one.position, key=one.key, recorded_at=one.recorded_at)
+            position = matching.check_position(
+                stored_position.position, key=stored_position.key, recorded_at=stored_position.recorded_at
+            )
         except (matching.Impossible, geo.OffTheMap):
             continue
-        mine = (position.ride_id, position.driver_id) == (ride.ride_id, ride.driver_id)
-        if mine and position.phase in METERED:
+        counts = (position.ride_id, position.driver_id) == (ride.ride_id, ride.driver_id)
+        if counts and position.phase in METERED:
             meter = add(meter, position)
     return meter, price_cents(meter, ride.surge_percent)

@@ -42,10 +42,10 @@ class Devices:
         schema_registry: str | None,
         name: str = "gettaxi-devices",
     ) -> None:
-        self.traffic = {one.plan.city: one for one in traffic}
+        self.traffic = {devices.plan.city: devices for devices in traffic}
         self.positions = self.rider_positions = self.commands = 0
         """How many were acknowledged."""
-        # Rides are written in transactions: what was not committed is nobody's.
+        # Rides are written in transactions: what was not committed does not count.
         self.app = App(
             name,
             bootstrap_servers=bootstrap_servers,
@@ -64,9 +64,9 @@ class Devices:
         self.ride_topic: Topic[str, Ride] = self.app.topic("gettaxi.rides", value=Ride)
 
         @self.app.subscribe(self.ride_topic)
-        async def told(ride: Ride | None) -> None:
+        async def follow_ride(ride: Ride | None) -> None:
             if ride is not None and (city := self.traffic.get(ride.city)) is not None:
-                city.told(ride)
+                city.on_ride(ride)
 
     @asynccontextmanager
     async def running(self) -> "AsyncIterator[Devices]":
@@ -77,18 +77,18 @@ class Devices:
     @property
     def open(self) -> int:
         """Rides that are not over, as far as devices know."""
-        return sum(one.open for one in self.traffic.values())
+        return sum(traffic.open for traffic in self.traffic.values())
 
     async def step(self) -> None:
         """One second of event time in every city: all that was sent is acknowledged when this returns."""
         waiting: list[asyncio.Future[Any]] = []
         commands = rider_positions = 0
-        for one in self.traffic.values():
-            positions, asked = one.step()
-            riders = one.riders()
+        for traffic in self.traffic.values():
+            positions, asked = traffic.step()
+            riders = traffic.riders()
             commands += len(asked)
             rider_positions += len(riders)
-            at_ms = int(one.now.timestamp() * 1000)
+            at_ms = int(traffic.now.timestamp() * 1000)
             waiting += [await self.command_topic.send_soon(each, each.city, timestamp_ms=at_ms) for each in asked]
             waiting += [await self.rider_topic.send_soon(each, each.city, timestamp_ms=at_ms) for each in riders]
             waiting += [await self.position_topic.send_soon(each, each.city, timestamp_ms=at_ms) for each in positions]

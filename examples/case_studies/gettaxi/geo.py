@@ -57,17 +57,17 @@ def check(city: str, lat: float, lng: float) -> City:
     Raises:
         OffTheMap: the city is not ours, the numbers are no place on earth, or the place is outside the city.
     """
-    found = CITIES.get(city)
-    if found is None:
+    place = CITIES.get(city)
+    if place is None:
         raise OffTheMap(f"city is {city!r}; rides are in {', '.join(sorted(CITIES))}")
     if not (math.isfinite(lat) and math.isfinite(lng) and abs(lat) <= 90 and abs(lng) <= 180):
         raise OffTheMap(f"lat {lat}, lng {lng} is no place on earth; give degrees")
-    away_km = distance_mm(found.lat, found.lng, lat, lng) / 1e6
-    if away_km > found.radius_km:
+    away_km = distance_mm(place.lat, place.lng, lat, lng) / 1e6
+    if away_km > place.radius_km:
         raise OffTheMap(
-            f"lat {lat}, lng {lng} is {away_km:.0f} km from the centre of {city}, whose map ends at {found.radius_km:.0f} km"
+            f"lat {lat}, lng {lng} is {away_km:.0f} km from the centre of {city}, whose map ends at {place.radius_km:.0f} km"
         )
-    return found
+    return place
 
 
 def search_cell(lat: float, lng: float) -> str:

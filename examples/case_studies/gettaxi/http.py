@@ -133,18 +133,18 @@ class _Sender:
     async def _all(
         reports: Sequence[Any], topic: Topic[str, Any], kind: type[Any], check: Callable[..., Any]
     ) -> Response:
-        """Send all of them, or none where one makes no sense; which is told by its place in the list."""
+        """Send all of them, or none where one makes no sense; the error names its place in the list."""
         now = dt.datetime.now(dt.UTC)
         checked = []
-        for number, one in enumerate(reports):
-            if one.at is not None and one.at.tzinfo is None:
+        for number, report in enumerate(reports):
+            if report.at is not None and report.at.tzinfo is None:
                 raise Refused(422, f"[{number}].at has no offset from UTC; write it as 2026-06-01T12:00:00Z")
-            position = kind(**{**asdict(one), "at": one.at or now})
+            position = kind(**{**asdict(report), "at": report.at or now})
             try:
                 checked.append(check(position, key=position.city, recorded_at=now))
             except (matching.Impossible, geo.OffTheMap) as problem:
                 raise Refused(422, f"[{number}]: {problem}") from None
-        await asyncio.gather(*[await topic.send_soon(one, one.city) for one in checked])
+        await asyncio.gather(*[await topic.send_soon(position, position.city) for position in checked])
         return json_response({"stored": len(checked)}, 202)
 
 
@@ -182,8 +182,8 @@ def create(cities: "Cities", rides: Table[str, Ride], surges: Table[str, Surge],
             raise Refused(422, str(problem)) from None
         except ValueError:
             raise Refused(422, "lat and lng are numbers, in degrees: /quote?city=berlin&lat=52.52&lng=13.40") from None
-        found = surges.get(geo.surge_cell(lat, lng))
-        return json_response({"surge_percent": PLAIN_PERCENT if found is None else found.percent})
+        row = surges.get(geo.surge_cell(lat, lng))
+        return json_response({"surge_percent": PLAIN_PERCENT if row is None else row.percent})
 
     async def want(request: Request) -> Response:
         given = await read_json(request, Wanted)
@@ -200,34 +200,34 @@ def create(cities: "Cities", rides: Table[str, Ride], surges: Table[str, Surge],
         )
 
     def known(request: Request) -> Ride:
-        found = rides.get(request.path_params["ride_id"])
-        if found is None:
+        ride = rides.get(request.path_params["ride_id"])
+        if ride is None:
             ride_id = request.path_params["ride_id"]
             if len(rides.held) < (
                 topics.positions.partitions or 0
             ):  # a ride is with its city, which its id does not tell
                 raise not_here(f"ride {ride_id!r}")
             raise Refused(404, f"there is no ride {ride_id!r}")
-        return found
+        return ride
 
     async def ride(request: Request) -> Response:
         return json_response(known(request))
 
     async def cancel(request: Request) -> Response:
-        one = known(request)
-        if one.status not in {Status.WAITING, Status.MATCHED}:
-            raise Refused(409, f"ride {one.ride_id} is {one.status.value}; it can be cancelled until it begins")
+        ride = known(request)
+        if ride.status not in {Status.WAITING, Status.MATCHED}:
+            raise Refused(409, f"ride {ride.ride_id} is {ride.status.value}; it can be cancelled until it begins")
         return await send.command(
-            Command(ask=Ask.CANCELLED, ride_id=one.ride_id, city=one.city, at=dt.datetime.now(dt.UTC))
+            Command(ask=Ask.CANCELLED, ride_id=ride.ride_id, city=ride.city, at=dt.datetime.now(dt.UTC))
         )
 
     async def decline(request: Request) -> Response:
-        one, driver_id = known(request), (await read_json(request, Declining)).driver_id
-        if one.status is not Status.MATCHED or one.driver_id != driver_id:
-            raise Refused(409, f"ride {one.ride_id} is {one.status.value} and not matched with driver {driver_id!r}")
+        ride, driver_id = known(request), (await read_json(request, Declining)).driver_id
+        if ride.status is not Status.MATCHED or ride.driver_id != driver_id:
+            raise Refused(409, f"ride {ride.ride_id} is {ride.status.value} and not matched with driver {driver_id!r}")
         at = dt.datetime.now(dt.UTC)
         return await send.command(
-            Command(ask=Ask.DECLINED, ride_id=one.ride_id, city=one.city, at=at, driver_id=driver_id)
+            Command(ask=Ask.DECLINED, ride_id=ride.ride_id, city=ride.city, at=at, driver_id=driver_id)
         )
 
     async def report(request: Request) -> Response:
@@ -254,10 +254,10 @@ def create(cities: "Cities", rides: Table[str, Ride], surges: Table[str, Surge],
 
 
 def _city(name: str) -> geo.City:
-    found = geo.CITIES.get(name)
-    if found is None:
+    city = geo.CITIES.get(name)
+    if city is None:
         raise Refused(404, f"there is no city {name!r}; there is {', '.join(sorted(geo.CITIES))}")
-    return found
+    return city
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,7 +289,7 @@ class Place:
 
 
 Change: TypeAlias = Position | Ride | Tile | Place
-"""What the page is told: the events as they are in the topics; of drivers that were there before it came, their place."""
+"""What the page gets: the events as they are in the topics; of drivers that were there before it came, their place."""
 
 
 def identity(change: Change) -> tuple[str, str]:
@@ -310,11 +310,11 @@ class _View:
         self._surges = surges
 
     def _here(self, name: str) -> "City | None":
-        return next((one for one in self._cities if one.name == name), None)
+        return next((city for city in self._cities if city.name == name), None)
 
     def figures(self, city: geo.City) -> dict[str, Any]:
         """A city in figures; without any while it is another instance's."""
-        told: dict[str, Any] = {
+        figures: dict[str, Any] = {
             "name": city.name,
             "lat": city.lat,
             "lng": city.lng,
@@ -323,8 +323,8 @@ class _View:
         }
         here = self._here(city.name)
         if here is None:
-            return told
-        return told | {
+            return figures
+        return figures | {
             "here": True,
             "now": here.drivers.now,
             "positions": here.positions,
@@ -342,11 +342,11 @@ class _View:
 
     def everything(self, name: str) -> list[Change]:
         """A city as it is."""
-        found: list[Change] = [tile(row.cell, row) for row in self._surges.values() if row.city == name]
+        changes: list[Change] = [tile(row.cell, row) for row in self._surges.values() if row.city == name]
         if (city := self._here(name)) is not None:
             for driver_id, seen in city.drivers.seen.items():
                 busy = "busy" if city.drivers.rides_of(driver_id) else "silent"
                 state = "free" if city.drivers.is_free(driver_id) else busy
-                found.append(Place(driver_id=driver_id, lat=seen.lat, lng=seen.lng, state=state))
-            found += reversed([*islice(reversed(city.over.values()), LAST_ENDED)])
-        return found + [one for one in self._rides.values() if one.city == name and one.status in matching.OPEN]
+                changes.append(Place(driver_id=driver_id, lat=seen.lat, lng=seen.lng, state=state))
+            changes += reversed([*islice(reversed(city.over.values()), LAST_ENDED)])
+        return changes + [ride for ride in self._rides.values() if ride.city == name and ride.status in matching.OPEN]

@@ -21,7 +21,7 @@ BUSY: Final = frozenset({Status.MATCHED, Status.ON_RIDE})
 
 
 class Impossible(ValueError):
-    """An event that nobody can mean; names the field and what it should be."""
+    """An event that cannot be meant; names the field and what it should be."""
 
 
 def check_position(position: Position | None, *, key: str | None, recorded_at: dt.datetime) -> Position:
@@ -120,10 +120,10 @@ def match(ride: Ride, drivers: Drivers) -> Ride:
     """The ride with its driver, if one is near and free; else as it was."""
     if ride.status is not Status.WAITING:
         return ride
-    found = drivers.closest(ride.lat, ride.lng, but=ride.declined)
-    if found is None:
+    closest = drivers.closest(ride.lat, ride.lng, but=ride.declined)
+    if closest is None:
         return ride
-    return replace(ride, status=Status.MATCHED, driver_id=found[0], matched_at=drivers.now)
+    return replace(ride, status=Status.MATCHED, driver_id=closest[0], matched_at=drivers.now)
 
 
 def obey(ride: Ride, command: Command, offset: int) -> Ride:
@@ -146,7 +146,7 @@ def give_back(ride: Ride) -> Ride:
 
 
 def expire(ride: Ride, now: dt.datetime) -> Ride:
-    """The ride, given up if nobody came for it in time."""
+    """The ride, given up if no driver came for it in time."""
     if ride.status is Status.WAITING and now - ride.requested_at > WAITS_AT_MOST:
         return replace(ride, status=Status.EXPIRED)
     return ride

@@ -8,7 +8,7 @@ handlers are for whole partitions, so the tables let them take turns: what one h
 decides anything. So rows are in the topic in the order of the decisions, and whatever a crash leaves of them is a beginning of that order.
 
 A ride is one row: its driver, its meter, its price and the last position in it. "Busy" is not stored anywhere, it is what the rows say. So
-one write decides. The rows of a call and the place among its topic's records are committed together, or not at all, and by nobody who has
+one write decides. The rows of a call and the place among its topic's records are committed together, or not at all, and by no instance that has
 lost the city to another instance.
 """
 
@@ -29,7 +29,7 @@ from gettaxi.surge import PLAIN_PERCENT
 
 PARTITIONS: Final = 6
 CHANGES_MOST: Final = 1_000_000
-"""Changed rides that a city has not been told of; they are told before each decision, so this many never wait."""
+"""Changed rides that a city does not know yet; they are passed on before each decision, so this many never wait."""
 LIVE_QUEUE: Final = 5000
 """Changes that wait for one page; then the oldest go, newer ones follow within a second."""
 DAY_MS: Final = 24 * 60 * 60 * 1000
@@ -76,7 +76,7 @@ class Cities(Extension):
         return self._feeds[name]
 
     def of(self, name: str, partition: int) -> City:
-        """A city, told of every ride as the table has it now."""
+        """A city, with every ride as the table has it now."""
         self.tell()
         cities = self._by_partition.setdefault(partition, {})
         city = cities.get(name)
@@ -120,8 +120,8 @@ class Cities(Extension):
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Forget the cities of these partitions."""
-        for one in partitions:
-            self._by_partition.pop(one.partition, None)
+        for partition in partitions:
+            self._by_partition.pop(partition.partition, None)
         self.tell()
 
 
@@ -136,7 +136,7 @@ web = app.extend(
 
 
 async def _keep(ride: Ride, partition: int) -> None:
-    """Change a ride's row; the city knows it when this returns. Nothing waits in here, so nobody decides in between."""
+    """Change a ride's row; the city knows it when this returns. Nothing waits in here, so no decision comes in between."""
     await rides.put(ride.ride_id, ride, partition=partition)
     cities.tell()
 
@@ -147,7 +147,7 @@ def _recorded_at(record: ConsumerRecord[Any, Any]) -> dt.datetime:
 
 @app.subscribe(commands, ordering="partition", retry=_REFUSES, guarantee="exactly_once")
 async def dispatch(record: ConsumerRecord[str, Command]) -> None:
-    """Begin a ride, or give one up; then match whoever waits."""
+    """Begin a ride, or give one up; then match waiting riders."""
     command = matching.check_command(record.value, key=record.key, recorded_at=_recorded_at(record))
     ride = rides.get(command.ride_id)
     city = cities.of(command.city, record.partition)
@@ -166,7 +166,7 @@ async def dispatch(record: ConsumerRecord[str, Command]) -> None:
 
 @app.subscribe(positions, batch=Batch(max_records=500, max_wait_s=0.02), retry=_REFUSES, guarantee="exactly_once")
 async def follow(records: list[ConsumerRecord[str, Position]]) -> None:
-    """Know where drivers are, run the meters, end rides; then match whoever waits and let time pass."""
+    """Know where drivers are, run the meters, end rides; then match waiting riders and let time pass."""
     checked = [
         (matching.check_position(record.value, key=record.key, recorded_at=_recorded_at(record)), record.offset)
         for record in records
@@ -190,7 +190,7 @@ async def follow(records: list[ConsumerRecord[str, Position]]) -> None:
             await _keep(ride, partition)
             given_up = True
         if given_up:
-            # A row that is put twice in a call is written once, where it was put first. Devices read row by row: so that nobody takes a
+            # A row that is put twice in a call is written once, where it was put first. Devices read row by row: so that no device takes a
             # driver before the row that gives the driver back, those rows have their place now.
             await rides.flush()
         for ride in city.assign():
@@ -199,26 +199,26 @@ async def follow(records: list[ConsumerRecord[str, Position]]) -> None:
 
 
 async def _pass_time(city: City, partition: int) -> None:
-    """Publish the windows that are complete, and let go of what nobody asks for any more."""
+    """Publish the windows that are complete, and let go of what is not asked for any more."""
     passed = city.pass_time()
     if passed is None:
         return
     newest, closed = passed
-    told = {one.cell: one for one in closed if one.end == newest}
+    newest_windows = {window.cell: window for window in closed if window.end == newest}
     for cell, row in [(cell, row) for cell, row in surges.items() if row.city == city.name]:
-        if row.window_end < newest and cell not in told:
+        if row.window_end < newest and cell not in newest_windows:
             await surges.delete(cell)
             cities.feed(city.name).put(http.tile(cell, None))
-    for cell, one in told.items():
+    for cell, window in newest_windows.items():
         before = surges.get(cell)
-        if before is None or before.window_end < one.end:
+        if before is None or before.window_end < window.end:
             row = Surge(
                 cell=cell,
                 city=city.name,
-                window_end=one.end,
-                demand=one.demand,
-                supply=one.supply,
-                percent=one.percent,
+                window_end=window.end,
+                demand=window.demand,
+                supply=window.supply,
+                percent=window.percent,
             )
             await surges.put(cell, row, partition=partition)
             cities.feed(city.name).put(http.tile(cell, row))
@@ -230,5 +230,5 @@ def surge_percent(command: Command) -> int:
     """What a ride from there is multiplied by now."""
     assert command.lat is not None
     assert command.lng is not None
-    found = surges.get(geo.surge_cell(command.lat, command.lng))
-    return PLAIN_PERCENT if found is None else found.percent
+    row = surges.get(geo.surge_cell(command.lat, command.lng))
+    return PLAIN_PERCENT if row is None else row.percent

@@ -66,7 +66,7 @@ class Windows:
     Events are kept once for each slide, as a window is a row of them; rides and drivers are kept by name, so one that comes twice counts once.
 
     Args:
-        since: windows that begin before it are not told: part of what happened in them was not seen.
+        since: windows that begin before it are not published: part of what happened in them was not seen.
     """
 
     def __init__(self, since: dt.datetime) -> None:
@@ -85,13 +85,13 @@ class Windows:
 
     def demand(self, cell: str, at: dt.datetime, ride_id: str) -> None:
         """A ride was requested."""
-        if (found := self._cell(cell, at)) is not None:
-            found.rides.add(ride_id)
+        if (cell_window := self._cell(cell, at)) is not None:
+            cell_window.rides.add(ride_id)
 
     def supply(self, cell: str, at: dt.datetime, driver_id: str) -> None:
         """A driver was free."""
-        if (found := self._cell(cell, at)) is not None:
-            found.drivers.add(driver_id)
+        if (cell_window := self._cell(cell, at)) is not None:
+            cell_window.drivers.add(driver_id)
 
     def _cell(self, cell: str, at: dt.datetime) -> _Cell | None:
         slide = at - (at - _EPOCH) % SLIDE
@@ -121,11 +121,11 @@ class Windows:
     def _close(self, start: dt.datetime) -> list[Closed]:
         cells: dict[str, _Cell] = {}
         for number in range(WINDOW // SLIDE):
-            for cell, found in self._slides.get(start + number * SLIDE, {}).items():
+            for cell, cell_window in self._slides.get(start + number * SLIDE, {}).items():
                 whole = cells.setdefault(cell, _Cell())
-                whole.rides |= found.rides
-                whole.drivers |= found.drivers
+                whole.rides |= cell_window.rides
+                whole.drivers |= cell_window.drivers
         return [
-            Closed(cell=cell, start=start, demand=len(found.rides), supply=len(found.drivers))
-            for cell, found in sorted(cells.items())
+            Closed(cell=cell, start=start, demand=len(cell_window.rides), supply=len(cell_window.drivers))
+            for cell, cell_window in sorted(cells.items())
         ]

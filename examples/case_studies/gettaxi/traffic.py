@@ -1,6 +1,6 @@
 """A city in motion: drivers on a grid of streets, riders who want to go somewhere.
 
-Here: what devices report, pure and the same for a seed as long as the same is told at the same steps.
+Here: what devices report, pure and the same for a seed as long as the same comes in at the same steps.
 Not here: sending (`generate`), matching: drivers learn whom they drive from the topic of the rides, like a device
 would.
 """
@@ -102,7 +102,7 @@ class Traffic:
         """Rides that are not over, as far as devices know."""
         return sum(status not in _FINAL for status in self.rides.values())
 
-    def told(self, ride: Ride) -> None:
+    def on_ride(self, ride: Ride) -> None:
         """A ride's newest record came to the devices."""
         if self.rides.get(ride.ride_id) in {None, *_FINAL}:
             return
@@ -142,7 +142,7 @@ class Traffic:
         self.now += self.STEP
         if self._random.random() < self.STEP / dt.timedelta(minutes=2):
             self._hot = self._corner((0.0, 0.0), self._half / 2)
-        commands = [self._declines(*one) for one in self._declining]
+        commands = [self._declines(*declined) for declined in self._declining]
         self._declining.clear()
         commands += [*self._cancellations(), *self._requests()]
         return [self._move(car) for car in self._cars.values()], commands
@@ -151,7 +151,7 @@ class Traffic:
 
     def riders(self) -> list[RiderPosition]:
         """Where the devices of riders say they are, in the second of the last `step`: waiting where they asked, or in the car, to its stop."""
-        found = []
+        positions = []
         for ride_id, (rider_id, start) in list(self._riders.items()):
             car = self._car_of.get(ride_id)
             inside = car is not None and car.ride_id == ride_id and car.phase in _INSIDE
@@ -159,16 +159,16 @@ class Traffic:
                 del self._riders[ride_id]
                 continue
             lat, lng = self._degrees(car.at if inside and car is not None else start)
-            found.append(
+            positions.append(
                 RiderPosition(rider_id=rider_id, ride_id=ride_id, city=self.plan.city, lat=lat, lng=lng, at=self.now)
             )
-        return found
+        return positions
 
     def _gap(self) -> dt.datetime:
         return self.now + dt.timedelta(minutes=self._random.expovariate(self.plan.rides_per_minute))
 
     def _requests(self) -> list[Command]:
-        found = []
+        requests = []
         while self._next_request <= self.now:
             self._next_request = max(self._next_request, self.now - self.STEP)
             at = self._next_request
@@ -186,7 +186,7 @@ class Traffic:
                 self._cancels_at[ride_id] = at + dt.timedelta(seconds=self._random.uniform(5, 40))
             rider_id = f"rider-{self._random.randrange(10_000):04}"
             self._riders[ride_id] = rider_id, start
-            found.append(
+            requests.append(
                 Command(
                     ask=Ask.REQUESTED,
                     ride_id=ride_id,
@@ -197,7 +197,7 @@ class Traffic:
                     lng=lng,
                 )
             )
-        return found
+        return requests
 
     def _cancellations(self) -> list[Command]:
         due = [ride_id for ride_id, at in self._cancels_at.items() if at <= self.now]
@@ -259,12 +259,12 @@ class Traffic:
 
     def _next_corner(self, at: Point) -> Point:
         x, y = _snap(at[0]), _snap(at[1])
-        found = [
+        corners = [
             (x + east, y + north)
             for east, north in ((BLOCK_M, 0.0), (-BLOCK_M, 0.0), (0.0, BLOCK_M), (0.0, -BLOCK_M))
             if max(abs(x + east), abs(y + north)) <= self._half
         ]
-        return self._random.choice(found)
+        return self._random.choice(corners)
 
     def _corner(self, near: Point | None = None, spread_m: float = 1000.0) -> Point:
         """A corner anywhere, or one near a place."""
@@ -291,5 +291,5 @@ def _snap(metres: float) -> float:
     return round(metres / BLOCK_M) * BLOCK_M
 
 
-def _away(one: Point, other: Point) -> float:
-    return abs(one[0] - other[0]) + abs(one[1] - other[1])
+def _away(point: Point, other: Point) -> float:
+    return abs(point[0] - other[0]) + abs(point[1] - other[1])

@@ -77,7 +77,7 @@ class Demo:
         async with app, kills:
             await send_all(
                 every,
-                kills.during(lambda one: topic.send_soon(one, key=one.truck_id), len(turns) * TRUCKS),
+                kills.during(lambda position: topic.send_soon(position, key=position.truck_id), len(turns) * TRUCKS),
                 sent.note,
                 per_s=None if self.ci else LIVE_PER_S,
             )
@@ -99,7 +99,7 @@ class Demo:
         deadline = time.monotonic() + SETTLE_S
         while True:
             try:
-                known = sum(one["positions"] for one in await self.get("/trucks"))
+                known = sum(truck["positions"] for truck in await self.get("/trucks"))
                 store = await self.get("/store")
                 if known >= sent.count <= sum(store["reaches"].values()) + sum(store["waiting"].values()):
                     return
@@ -145,12 +145,12 @@ class Demo:
         layers = {"store": 0, "stream": 0}
         wrong = gaps = 0
         for truck_id, positions in sent.by_truck.items():
-            found = await self.get(f"/trucks/{truck_id}/history?limit=10000")
-            told = [(one["position"]["latitude"], one["position"]["fuel_percent"]) for one in found["entries"]]
-            wrong += told != [(one.latitude, one.fuel_percent) for one in positions]
-            gaps += len(found["gaps"])
-            for one in found["entries"]:
-                layers[one["layer"]] += 1
+            history = await self.get(f"/trucks/{truck_id}/history?limit=10000")
+            shown = [(entry["position"]["latitude"], entry["position"]["fuel_percent"]) for entry in history["entries"]]
+            wrong += shown != [(position.latitude, position.fuel_percent) for position in positions]
+            gaps += len(history["gaps"])
+            for entry in history["entries"]:
+                layers[entry["layer"]] += 1
         summary.figure("told by the store", layers["store"])
         summary.figure("told by the stream", layers["stream"])
         summary.figure("both together", sum(layers.values()), must_be=sent.count)
@@ -203,7 +203,7 @@ async def _story(demo: Demo, left_out: str | None, console: Console) -> Summary:
     summary = Summary()
     summary.figure("positions sent", sent.count, must_be=TRUCKS * POSITIONS)
     known = await demo.get("/trucks")
-    summary.figure("positions handled", sum(one["positions"] for one in known), must_be=sent.count)
+    summary.figure("positions handled", sum(truck["positions"] for truck in known), must_be=sent.count)
     await demo.differences(sent, summary)
     alerts = [record.value.alert_id for record in await demo.alerts() if record.value is not None]
     summary.figure("low-fuel alerts", len(alerts), must_be=sent.alerts)

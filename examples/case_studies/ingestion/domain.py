@@ -75,7 +75,7 @@ def apply(truck: Truck | None, position: Position, offset: int) -> tuple[Truck, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A position in a history, and which layer told it."""
+    """A position in a history, and which layer it comes from."""
 
     partition: int
     offset: int
@@ -116,7 +116,11 @@ class Recent:
 
     def of(self, truck_id: str, start: int) -> list[tuple[int, Position]]:
         """One truck's positions from an offset on."""
-        return [(offset, one) for offset, one in self._entries if offset >= start and one.truck_id == truck_id]
+        return [
+            (offset, position)
+            for offset, position in self._entries
+            if offset >= start and position.truck_id == truck_id
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,18 +151,18 @@ def meet(ends: Mapping[int, int], recent: Mapping[int, Recent], truck_id: str) -
     """A truck's entries of the stream that the store does not have: from the store's end on, none twice and none left out."""
     entries = [
         Entry(partition=partition, offset=offset, layer="stream", position=position)
-        for partition, one in sorted(recent.items())
-        for offset, position in one.of(truck_id, ends.get(partition, 0))
+        for partition, tail in sorted(recent.items())
+        for offset, position in tail.of(truck_id, ends.get(partition, 0))
     ]
     gaps = tuple(
-        Gap(partition=partition, start=ends.get(partition, 0), end=one.start)
-        for partition, one in sorted(recent.items())
-        if one.start > ends.get(partition, 0)
+        Gap(partition=partition, start=ends.get(partition, 0), end=tail.start)
+        for partition, tail in sorted(recent.items())
+        if tail.start > ends.get(partition, 0)
     )
     return Joint(ends=dict(ends), entries=tuple(entries), gaps=gaps)
 
 
 def each_once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The entries without those that are told again later: a dead letter that was replayed is in the topic twice, and in the store."""
-    newest = {astuple(one.position): one for one in entries}
-    return tuple(sorted(newest.values(), key=lambda one: (one.partition, one.offset)))
+    """The entries without those that come again later: a dead letter that was replayed is in the topic twice, and in the store."""
+    newest = {astuple(entry.position): entry for entry in entries}
+    return tuple(sorted(newest.values(), key=lambda entry: (entry.partition, entry.offset)))

@@ -56,7 +56,7 @@ class LowFuel:
     """A truck runs out of fuel; in the topic `TRUCK_ALERTS`, by truck.
 
     Attributes:
-        alert_id: `<truck>@<offset>` of the position that told it: the same however often that position is handled.
+        alert_id: `<truck>@<offset>` of the position that caused it: the same however often that position is handled.
         truck_id: which.
         fuel_percent, latitude, longitude, at: as that position says.
         offset: of that position.

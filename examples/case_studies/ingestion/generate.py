@@ -76,16 +76,16 @@ def drive(trucks: int, positions: int, *, seed: int = 1) -> Iterator[Position]:
     ]
     for turn in range(positions):
         at = BEGIN + dt.timedelta(seconds=turn * EVERY_S)
-        for number, one in enumerate(fleet):
+        for number, truck in enumerate(fleet):
             yield Position(
                 truck_id=f"truck-{number:03}",
-                latitude=round(one.latitude, 6),
-                longitude=round(one.longitude, 6),
-                speed_kmh=round(one.speed_kmh, 1),
-                fuel_percent=round(one.fuel_percent, 2),
+                latitude=round(truck.latitude, 6),
+                longitude=round(truck.longitude, 6),
+                speed_kmh=round(truck.speed_kmh, 1),
+                fuel_percent=round(truck.fuel_percent, 2),
                 at=at,
             )
-            one.on(EVERY_S, chance)
+            truck.on(EVERY_S, chance)
 
 
 async def _send(trucks: int, positions: int, seed: int, per_s: float | None) -> int:
@@ -98,8 +98,8 @@ async def _send(trucks: int, positions: int, seed: int, per_s: float | None) -> 
     async with app:
         return await send_all(
             drive(trucks, positions, seed=seed),
-            lambda one: topic.send_soon(one, key=one.truck_id),
-            lambda one: None,
+            lambda position: topic.send_soon(position, key=position.truck_id),
+            lambda position: None,
             per_s=per_s,
         )
 

@@ -38,7 +38,7 @@ _LISTENER_QUEUE: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Reading:
     """What a truck tells; see `Position`."""
 
     latitude: float
@@ -56,7 +56,7 @@ def create(
         return FileResponse(PAGE, media_type="text/html")
 
     async def every(request: Request) -> Response:
-        return json_response(sorted(trucks.values(), key=lambda one: one.truck_id))
+        return json_response(sorted(trucks.values(), key=lambda truck: truck.truck_id))
 
     def _known(request: Request) -> Truck:
         truck_id = request.path_params["truck_id"]
@@ -67,19 +67,19 @@ def create(
 
     async def history(request: Request) -> Response:
         limit = _limit(request)
-        found = await layers.history(_known(request).truck_id)
-        return json_response(replace(found, entries=found.entries[-limit:]))
+        history = await layers.history(_known(request).truck_id)
+        return json_response(replace(history, entries=history.entries[-limit:]))
 
     async def low(request: Request) -> Response:
-        return json_response(sorted(alerts.values(), key=lambda one: one.at, reverse=True))
+        return json_response(sorted(alerts.values(), key=lambda alert: alert.at, reverse=True))
 
     async def reaches(request: Request) -> Response:
-        waiting = {partition: len(one) for partition, one in sorted(layers.recent.items())}
+        waiting = {partition: len(tail) for partition, tail in sorted(layers.recent.items())}
         return json_response({"reaches": layers.snapshot.ends, "files": len(layers.snapshot.files), "waiting": waiting})
 
     async def tell(request: Request) -> Response:
-        told = asdict(await read_json(request, Told))
-        position = Position(truck_id=request.path_params["truck_id"], at=dt.datetime.now(dt.UTC), **told)
+        reading = asdict(await read_json(request, Reading))
+        position = Position(truck_id=request.path_params["truck_id"], at=dt.datetime.now(dt.UTC), **reading)
         try:
             domain.check(position)
         except domain.Impossible as problem:

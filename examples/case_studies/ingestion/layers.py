@@ -81,10 +81,10 @@ class Layers(Extension):
         Raises:
             BadStore: it cannot be read; all stays as it was.
         """
-        found = await asyncio.to_thread(store.newest, self.folder, self.snapshot)
-        self.snapshot = found
+        snapshot = await asyncio.to_thread(store.newest, self.folder, self.snapshot)
+        self.snapshot = snapshot
         for partition, recent in self.recent.items():
-            recent.stored(found.ends.get(partition, 0))
+            recent.stored(snapshot.ends.get(partition, 0))
 
     # What the app does
 
@@ -104,17 +104,21 @@ class Layers(Extension):
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Begin at the store's end."""
-        mine = [one for one in partitions if one.topic == self.topic and one.partition not in self.recent]
-        starts = {one: self.snapshot.ends.get(one.partition, 0) for one in mine}
-        for one, start in starts.items():
-            self.recent[one.partition] = domain.Recent(start, most=self._recent_most)
+        own_partitions = [
+            partition
+            for partition in partitions
+            if partition.topic == self.topic and partition.partition not in self.recent
+        ]
+        starts = {partition: self.snapshot.ends.get(partition.partition, 0) for partition in own_partitions}
+        for partition, start in starts.items():
+            self.recent[partition.partition] = domain.Recent(start, most=self._recent_most)
         return starts
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Another instance has them now."""
-        for one in partitions:
-            if one.topic == self.topic:
-                self.recent.pop(one.partition, None)
+        for partition in partitions:
+            if partition.topic == self.topic:
+                self.recent.pop(partition.partition, None)
 
     async def _keep_looking(self) -> None:
         while True:

@@ -55,8 +55,8 @@ class Snapshot:
         # Spark writes moments as INT96, which tells neither unit nor zone; they are in UTC.
         at = table["at"].cast(pa.timestamp("us", "UTC"))
         rows = table.set_column(table.column_names.index("at"), "at", at).to_pylist()
-        found = [one for row in rows if (one := _entry(row)) is not None]
-        return sorted(found, key=lambda one: (one.partition, one.offset))
+        entries = [entry for row in rows if (entry := _entry(row)) is not None]
+        return sorted(entries, key=lambda entry: (entry.partition, entry.offset))
 
 
 def _entry(row: dict[str, Any]) -> Entry | None:
@@ -81,7 +81,7 @@ def newest(folder: Path, known: Snapshot | None = None) -> Snapshot:
     """
     known = known or Snapshot()
     files = _committed(folder / _LOG, folder)
-    if not set(known.files) <= set(files):  # it was written anew: nothing that was known holds
+    if not set(known.files) <= set(files):  # it was written again: nothing that was known holds
         known = Snapshot()
     ends = dict(known.ends)
     for path in sorted(set(files) - set(known.files)):

@@ -91,20 +91,20 @@ class _Browser:
         self._writer.write(json.dumps(call).encode() + b"\0")
         while True:
             try:
-                found: dict[str, Any] = json.loads((await self._reader.readuntil(b"\0"))[:-1])
+                response: dict[str, Any] = json.loads((await self._reader.readuntil(b"\0"))[:-1])
             except asyncio.IncompleteReadError:
                 raise NoScreenshot(f"the browser ended during {method}") from None
-            if found.get("id") != self._number:
+            if response.get("id") != self._number:
                 continue
-            if "error" in found:
-                raise NoScreenshot(f"{method}: {found['error'].get('message')}")
-            result: dict[str, Any] = found["result"]
+            if "error" in response:
+                raise NoScreenshot(f"{method}: {response['error'].get('message')}")
+            result: dict[str, Any] = response["result"]
             return result
 
 
 @contextlib.asynccontextmanager
 async def _browser(width: int, height: int) -> AsyncIterator[_Browser]:
-    command = next((found for name in NAMES if (found := shutil.which(name))), None)
+    command = next((path for name in NAMES if (path := shutil.which(name))), None)
     if command is None:
         raise NoScreenshot("no Chromium found; install it: apt-get install chromium")
     loop = asyncio.get_running_loop()

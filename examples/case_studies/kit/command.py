@@ -19,7 +19,7 @@ def run_demo(demo: Coroutine[Any, Any, int], *problems: type[Exception]) -> int:
 
     Args:
         demo: ended by SIGTERM and SIGHUP as by a cancellation, so that it ends its parts.
-        problems: further exceptions that are told in one line.
+        problems: further exceptions that are reported in one line.
     """
 
     async def ended_by_signals() -> int:
@@ -28,10 +28,10 @@ def run_demo(demo: Coroutine[Any, Any, int], *problems: type[Exception]) -> int:
         on_signals(whole.cancel, signal.SIGTERM, signal.SIGHUP)
         return await demo
 
-    told: tuple[type[Exception], ...] = (DemoFailed, BuswayError, *problems)
+    expected: tuple[type[Exception], ...] = (DemoFailed, BuswayError, *problems)
     try:
         return asyncio.run(ended_by_signals())
-    except told as problem:
+    except expected as problem:
         sys.stderr.write(f"{problem}\n")
         return 1
     except KeyboardInterrupt:

@@ -30,7 +30,7 @@ class KillsInTurn:
     under load however fast the machine is, and no two are away at once. `async with` ends when all that were killed are back.
 
     Args:
-        victims: in their order; none for a demo that nobody disturbs.
+        victims: in their order; none for a demo without disturbance.
     """
 
     def __init__(self, victims: Sequence[Victim]) -> None:
@@ -89,5 +89,5 @@ class KillsInTurn:
     def tell(self, summary: Summary) -> None:
         """A line of the summary: each was killed, once, while the load went on."""
         if self._names:
-            told = ", ".join(self._names)
-            summary.figure("killed without warning under load", ", ".join(self.killed), must_be=told)
+            names = ", ".join(self._names)
+            summary.figure("killed without warning under load", ", ".join(self.killed), must_be=names)

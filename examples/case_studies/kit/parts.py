@@ -61,12 +61,12 @@ class Part:
         assert self.process.stdout is not None
         try:
             async with asyncio.timeout(START_S):
-                found = await self.process.stdout.readline()
+                line = await self.process.stdout.readline()
         except TimeoutError:
             raise DemoFailed(f"{self.name} said nothing for {START_S:.0f} s:\n{self.tail()}") from None
-        if not found:
+        if not line:
             raise DemoFailed(f"{self.name} ended at once:\n{self.tail()}")
-        return found.decode().strip()
+        return line.decode().strip()
 
     def tail(self) -> str:
         """The end of its log."""
@@ -86,7 +86,7 @@ class Part:
         self.process = await _start(self.command, self.environment, self.log)
 
     async def kill(self) -> None:
-        """End it and its children without warning, as a power cut would; what it printed and nobody read is gone."""
+        """End it and its children without warning, as a power cut would; what it printed and was not read is gone."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)  # a session of its own: see `_start`
         self.kills += 1
@@ -149,8 +149,8 @@ class Parts:
     async def start(self, name: str, *command: str, **environment: str) -> Part:
         """Start a part; what it writes to standard error goes to a log of its own."""
         log = self.folder / f"{name}.log"
-        mine = {**self.environment, **environment}
-        part = Part(name, command, mine, log, await _start(command, mine, log))
+        part_environment = {**self.environment, **environment}
+        part = Part(name, command, part_environment, log, await _start(command, part_environment, log))
         self.parts.append(part)
         return part
 
@@ -198,7 +198,7 @@ async def _start(command: tuple[str, ...], environment: dict[str, str], log: Pat
 
 
 def free_port(wanted: int = 0) -> int:
-    """`wanted` if nobody has it on the loopback address, else a port that is free now."""
+    """`wanted` if it is free on the loopback address, else a port that is free now."""
     for port in (wanted, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -228,8 +228,8 @@ async def until_stopped(*parts: Part) -> None:
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for one in waiting:
-            one.cancel()
+        for task in waiting:
+            task.cancel()
     if not stopped.is_set():
         for part in parts:
             part.check()

@@ -61,9 +61,9 @@ class Postgres:
         options = [option for setting in SETTINGS for option in ("-c", setting)]
         command = (*as_user, str(folder / "postgres"), "-D", str(data), "-p", str(port), *options)
         part = await parts.start("postgres", *command)
-        found = cls(part, port, (str(folder / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)))
-        await found.ready()
-        return found
+        postgres = cls(part, port, (str(folder / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)))
+        await postgres.ready()
+        return postgres
 
     async def ready(self) -> None:
         """Returns when it answers.

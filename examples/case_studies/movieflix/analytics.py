@@ -22,7 +22,7 @@ _TRAINED: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """What the job told of a model.
+    """What the job printed of a model.
 
     Attributes:
         version: of the model.
@@ -69,17 +69,17 @@ class Analytics:
         try:
             async with asyncio.timeout(DEADLINE_S):
                 async for line in trainer.process.stdout:
-                    if (found := _TRAINED.match(line.decode())) is None:
+                    if (match := _TRAINED.match(line.decode())) is None:
                         continue
                     models += 1
-                    if int(found[3]) >= preferences:
+                    if int(match[3]) >= preferences:
                         await trainer.end()
                         return Trained(
-                            version=int(found[1]),
-                            movies=int(found[2]),
-                            preferences=int(found[3]),
-                            rmse=float(found[4]),
-                            baseline_rmse=float(found[5]),
+                            version=int(match[1]),
+                            movies=int(match[2]),
+                            preferences=int(match[3]),
+                            rmse=float(match[4]),
+                            baseline_rmse=float(match[5]),
                             models=models,
                         )
         except TimeoutError:

@@ -130,8 +130,8 @@ async def run(*, ci: bool, spark: bool) -> int:
             )
             total = sum(1 for _ in ratings.viewings(ratings.read(ratings.source())))
             replay = Replay(total)
-            found = await _watch(demo, replay, client, console)
-            summary = _summary(demo, replay, found)
+            profiles = await _watch(demo, replay, client, console)
+            summary = _summary(demo, replay, profiles)
             if demo.left_out:
                 summary.figure("left out", f"training, models and analytics store: {demo.left_out}")
             elif ci:
@@ -145,7 +145,7 @@ async def _watch(demo: Demo, replay: Replay, client: httpx2.AsyncClient, console
     """Replay while the table follows; returns the last profiles."""
     producing = asyncio.ensure_future(demo.replay(replay))
     training = False
-    found: list[dict[str, Any]] = []
+    profiles: list[dict[str, Any]] = []
     deadline: float | None = None
     shown: Any = contextlib.nullcontext() if demo.ci else Live(console=console, refresh_per_second=8)
     try:
@@ -159,10 +159,10 @@ async def _watch(demo: Demo, replay: Replay, client: httpx2.AsyncClient, console
                     await demo.analytics.start_training()
                     training = True
                 with contextlib.suppress(httpx2.HTTPError):
-                    found = (await client.get(f"{demo.url}/profiles")).json()
+                    profiles = (await client.get(f"{demo.url}/profiles")).json()
                 if live is not None:
-                    live.update(_screen(demo, replay, found, console.height))
-                handled = sum(one["events"] for one in found)
+                    live.update(_screen(demo, replay, profiles, console.height))
+                handled = sum(profile["events"] for profile in profiles)
                 if producing.done() and handled >= replay.produced:
                     break
                 if deadline is not None and time.monotonic() > deadline:
@@ -175,12 +175,12 @@ async def _watch(demo: Demo, replay: Replay, client: httpx2.AsyncClient, console
                 await _serves(demo, client, replay.trained.version)
             if not demo.ci:
                 if live is not None:
-                    live.update(_screen(demo, replay, found, console.height), refresh=True)
+                    live.update(_screen(demo, replay, profiles, console.height), refresh=True)
                 await until_stopped(demo.service)
     finally:
         producing.cancel()
         await asyncio.wait([producing])
-    return found
+    return profiles
 
 
 async def _serves(demo: Demo, client: httpx2.AsyncClient, version: int) -> None:
@@ -196,24 +196,24 @@ async def _serves(demo: Demo, client: httpx2.AsyncClient, version: int) -> None:
         await asyncio.sleep(0.1)
 
 
-def _screen(demo: Demo, replay: Replay, found: list[dict[str, Any]], lines: int) -> Group:
+def _screen(demo: Demo, replay: Replay, profiles: list[dict[str, Any]], lines: int) -> Group:
     """The address and the progress first, so that a small terminal cuts off viewers and not those."""
-    handled = sum(one["events"] for one in found)
+    handled = sum(profile["events"] for profile in profiles)
     table = Table(header_style="bold", expand=False)
     for name in ("viewer", "events", "started", "finished", "hours", "stars", "go on with"):
         left = name in {"viewer", "go on with"}
         # Where there is too little room the last column gives way, not the figures.
         least = 7 if name == "viewer" else 0 if name == "go on with" else len(name)
         table.add_column(name, justify="left" if left else "right", no_wrap=True, min_width=least)
-    for one in sorted(found, key=lambda one: -one["events"])[: max(lines - _AROUND_TABLE, 3)]:
-        first = one["resume"][0] if one["resume"] else None
+    for profile in sorted(profiles, key=lambda profile: -profile["events"])[: max(lines - _AROUND_TABLE, 3)]:
+        first = profile["resume"][0] if profile["resume"] else None
         table.add_row(
-            f"user {one['user_id']}",
-            str(one["events"]),
-            str(one["started"]),
-            str(one["finished"]),
-            f"{one['watched_s'] / 3600:.1f}",
-            f"{one['rating_sum'] / one['ratings']:.1f}" if one["ratings"] else "-",
+            f"user {profile['user_id']}",
+            str(profile["events"]),
+            str(profile["started"]),
+            str(profile["finished"]),
+            f"{profile['watched_s'] / 3600:.1f}",
+            f"{profile['rating_sum'] / profile['ratings']:.1f}" if profile["ratings"] else "-",
             f"movie {first['movie_id']} at {100 * first['position_s'] // first['length_s']} %" if first else "-",
         )
     progress = Table.grid(padding=(0, 1))
@@ -223,8 +223,8 @@ def _screen(demo: Demo, replay: Replay, found: list[dict[str, Any]], lines: int)
     return Group(Text(f"page {demo.url}   {state}"), progress, table)
 
 
-def _summary(demo: Demo, replay: Replay, found: list[dict[str, Any]]) -> Summary:
-    served = {one["user_id"]: one for one in found}
+def _summary(demo: Demo, replay: Replay, profiles: list[dict[str, Any]]) -> Summary:
+    served = {profile["user_id"]: profile for profile in profiles}
     lost = doubled = wrong = 0
     for user_id, expected in replay.expected.items():
         got = served.get(user_id, {"events": 0, "watched_s": 0, "finished": 0})
@@ -233,7 +233,7 @@ def _summary(demo: Demo, replay: Replay, found: list[dict[str, Any]]) -> Summary
         wrong += (expected.watched_s, expected.finished) != (got["watched_s"], got["finished"])
     summary = Summary()
     summary.figure("events produced", replay.produced, must_be=replay.total)
-    summary.figure("events handled", sum(one["events"] for one in found))
+    summary.figure("events handled", sum(profile["events"] for profile in profiles))
     summary.figure("lost", lost, must_be=0)
     summary.figure("doubled", doubled, must_be=0)
     summary.figure("viewers", len(served))
@@ -252,7 +252,7 @@ async def _recommended(demo: Demo, replay: Replay, client: httpx2.AsyncClient, s
         answer = (await client.get(f"{demo.url}/users/{user_id}/next", params={"count": 100})).json()
         versions.add(answer["version"])
         by_taste += answer["by"] == "taste"
-        seen += len({one["movie_id"] for one in answer["movies"]} & replay.seen[user_id])
+        seen += len({movie["movie_id"] for movie in answer["movies"]} & replay.seen[user_id])
     summary.figure("models published", trained.models)
     summary.figure("model", f"{trained.version}: {trained.movies} movies, {trained.preferences} preferences")
     summary.figure("RMSE", f"{trained.rmse:.3f} on what was held out; the mean has {trained.baseline_rmse:.3f}")

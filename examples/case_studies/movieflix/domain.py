@@ -46,7 +46,7 @@ def apply(profile: Profile, event: Watched, offset: int) -> Profile:
         return profile
     check(event)
     finished = event.position_s >= FINISHED_AT * event.length_s
-    others = [one for one in profile.resume if one.movie_id != event.movie_id]
+    others = [position for position in profile.resume if position.movie_id != event.movie_id]
     here = Resume(
         movie_id=event.movie_id,
         position_s=event.position_s,
@@ -56,7 +56,7 @@ def apply(profile: Profile, event: Watched, offset: int) -> Profile:
     )
     loved = profile.loved
     if event.rating is not None:
-        loved = [one for one in loved if one != event.movie_id]
+        loved = [movie_id for movie_id in loved if movie_id != event.movie_id]
         if event.rating >= LOVED_FROM:
             loved = [event.movie_id, *loved][:LOVED_MOST]
     return replace(

@@ -89,7 +89,7 @@ class Profile:
 
 @dataclass(slots=True, kw_only=True)
 class Seen:
-    """What a viewer's devices told of one movie.
+    """What a viewer's devices reported of one movie.
 
     Attributes:
         movie_id: which.

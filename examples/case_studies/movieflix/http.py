@@ -59,7 +59,7 @@ def create(profiles: Table[int, Profile], watched: Topic[int, Watched], recommen
         return FileResponse(PAGE, media_type="text/html")
 
     async def every(request: Request) -> Response:
-        return json_response(sorted(profiles.values(), key=lambda one: one.user_id))
+        return json_response(sorted(profiles.values(), key=lambda profile: profile.user_id))
 
     async def user(request: Request) -> Response:
         user_id = _user(request)
@@ -67,8 +67,8 @@ def create(profiles: Table[int, Profile], watched: Topic[int, Watched], recommen
 
     async def resume(request: Request) -> Response:
         user_id = _here(request)
-        found = profiles.get(user_id)
-        return json_response(found.resume if found is not None else [])
+        profile = profiles.get(user_id)
+        return json_response(profile.resume if profile is not None else [])
 
     async def upcoming(request: Request) -> Response:
         return json_response(recommender.next_of(_here(request), _count(request)))
@@ -79,14 +79,14 @@ def create(profiles: Table[int, Profile], watched: Topic[int, Watched], recommen
         return event_stream(request, listening, key=lambda _: user_id, first=lambda: [recommender.next_of(user_id)])
 
     async def served(request: Request) -> Response:
-        found = recommender.served
+        served = recommender.served
         return json_response(
-            {"version": None} if found is None else {"version": found.version, **asdict(found.complete)}
+            {"version": None} if served is None else {"version": served.version, **asdict(served.complete)}
         )
 
     async def watch(request: Request) -> Response:
-        told = asdict(await read_json(request, Position))
-        event = Watched(user_id=_user(request), at=dt.datetime.now(dt.UTC), **told)
+        position = asdict(await read_json(request, Position))
+        event = Watched(user_id=_user(request), at=dt.datetime.now(dt.UTC), **position)
         try:
             domain.check(event)
         except domain.Impossible as problem:

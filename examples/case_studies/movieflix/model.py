@@ -8,7 +8,7 @@ Not here: training (`jobs.train`), scores (`recommend`).
     1763720000000/1 … /complete               tombstones of every older version
 
 The end is sent when all movies are acknowledged. Older versions go only when the new one was read back and found whole; until then a
-service that starts finds them. A trainer that dies in between leaves records without an end: nobody serves them, and the next one
+service that starts finds them. A trainer that dies in between leaves records without an end: no service serves them, and the next one
 takes them away.
 """
 
@@ -51,7 +51,7 @@ def newest(rows: Mapping[str, ModelPart], *, above: int = -1) -> tuple[recommend
 
 
 def declare(app: App) -> Topic[str, ModelPart]:
-    """The topic, for whoever publishes; services declare it as a global table."""
+    """The topic, for publishers; services declare it as a global table."""
     return app.topic(TOPIC, value=ModelPart, partitions=1, configs={"cleanup.policy": "compact"})
 
 
@@ -71,12 +71,12 @@ async def publish(
         BuswayError: a record was not acknowledged.
     """
     recommend.assemble(version, complete, movies)
-    await _send(topic, ((f"{version}/{one.movie_id}", ModelPart(version=version, movie=one)) for one in movies))
+    await _send(topic, ((f"{version}/{movie.movie_id}", ModelPart(version=version, movie=movie)) for movie in movies))
     await topic.send(ModelPart(version=version, complete=complete), f"{version}/{recommend.COMPLETE}")
     rows = {record.key: record.value async for record in app.read(topic)}
     there = {key: part for key, part in rows.items() if key is not None and part is not None}
-    found, problems = newest(there, above=version - 1)
-    if found is None:
+    newest_model, problems = newest(there, above=version - 1)
+    if newest_model is None:
         raise recommend.Damaged(
             f"model {version} was not found whole after it was sent: {'; '.join(problems) or 'no end'}"
         )

@@ -4,7 +4,7 @@ Here: finding the ratings, and telling a viewing from each.
 Not here: sending (`demo`).
 
 The ratings are the MovieLens sample that ships inside the `pyspark` package; where that is not installed, an extract of it in `data/`,
-taken from Apache Spark, which distributes the sample under the Apache License 2.0 (see `NOTICE`). How far somebody watched is not in
+taken from Apache Spark, which distributes the sample under the Apache License 2.0 (see `NOTICE`). How far a viewer watched is not in
 the ratings; it is made from them, always in the same way: the more stars, the further.
 """
 
@@ -40,9 +40,9 @@ class BadRatings(ValueError):
 
 def source() -> Path:
     """The file: the one inside pyspark if it is installed, else the extract."""
-    found = importlib.util.find_spec("pyspark")
-    if found is not None and found.origin is not None:
-        inside = Path(found.origin).parent / _IN_PYSPARK
+    spec = importlib.util.find_spec("pyspark")
+    if spec is not None and spec.origin is not None:
+        inside = Path(spec.origin).parent / _IN_PYSPARK
         if inside.exists():
             return inside
     return EXTRACT

@@ -33,7 +33,7 @@ class Damaged(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """A movie, and the stars that the viewer is expected to give; None where nobody has said anything yet."""
+    """A movie, and the stars that the viewer is expected to give; None without any rating yet."""
 
     movie_id: int
     stars: float | None
@@ -84,11 +84,17 @@ def part_key(part: ModelPart) -> str:
 
 def checksum(movies: Iterable[MovieFactors]) -> int:
     """CRC-32 over the movies in the order of their numbers: number, viewers, average and vector as big-endian 8-byte values."""
-    found = 0
-    for one in sorted(movies, key=lambda movie: movie.movie_id):
-        row = struct.pack(f">qqd{len(one.factors)}d", one.movie_id, one.viewers, one.average, *one.factors)
-        found = zlib.crc32(row, found)
-    return found
+    crc = 0
+    for movie_factors in sorted(movies, key=lambda movie: movie.movie_id):
+        row = struct.pack(
+            f">qqd{len(movie_factors.factors)}d",
+            movie_factors.movie_id,
+            movie_factors.viewers,
+            movie_factors.average,
+            *movie_factors.factors,
+        )
+        crc = zlib.crc32(row, crc)
+    return crc
 
 
 def assemble(version: int, complete: Complete, movies: Collection[MovieFactors]) -> Model:
@@ -101,21 +107,21 @@ def assemble(version: int, complete: Complete, movies: Collection[MovieFactors])
         raise Damaged(f"model {version} has {len(movies)} movies and not {complete.movies}")
     if not movies:
         raise Damaged(f"model {version} has no movies")
-    if any(len(one.factors) != complete.rank for one in movies):
+    if any(len(movie.factors) != complete.rank for movie in movies):
         raise Damaged(f"model {version} has vectors that are not of rank {complete.rank}")
     if checksum(movies) != complete.checksum:
         raise Damaged(f"model {version} has another checksum than its end says")
-    rows = sorted(movies, key=lambda one: one.movie_id)
-    averages = np.array([one.average for one in rows])
-    factors = np.array([one.factors for one in rows])
+    rows = sorted(movies, key=lambda movie: movie.movie_id)
+    averages = np.array([movie.average for movie in rows])
+    factors = np.array([movie.factors for movie in rows])
     if not (np.isfinite(averages).all() and np.isfinite(factors).all()):
         raise Damaged(f"model {version} has numbers that are not finite")
-    viewers = np.array([one.viewers for one in rows])
-    movie_ids = np.array([one.movie_id for one in rows])
+    viewers = np.array([movie.viewers for movie in rows])
+    movie_ids = np.array([movie.movie_id for movie in rows])
     return Model(
         version=version,
         complete=complete,
-        index={one.movie_id: row for row, one in enumerate(rows)},
+        index={movie.movie_id: row for row, movie in enumerate(rows)},
         movie_ids=movie_ids,
         averages=averages,
         factors=factors,
@@ -125,14 +131,14 @@ def assemble(version: int, complete: Complete, movies: Collection[MovieFactors])
 
 def fold_in(model: Model, stars: Mapping[int, float]) -> Any:
     """The viewer's vector, float64 (rank,); None while they have said nothing of any movie in the model."""
-    known = [(model.index[movie], found) for movie, found in stars.items() if movie in model.index]
+    known = [(model.index[movie], star) for movie, star in stars.items() if movie in model.index]
     if not known:
         return None
     rows = np.array([row for row, _ in known])
-    wanted = np.array([found for _, found in known]) - model.averages[rows]
-    mine = model.factors[rows]
+    wanted = np.array([star for _, star in known]) - model.averages[rows]
+    factors = model.factors[rows]
     weight = model.complete.regularisation * len(known)
-    return np.linalg.solve(mine.T @ mine + weight * np.eye(model.complete.rank), mine.T @ wanted)
+    return np.linalg.solve(factors.T @ factors + weight * np.eye(model.complete.rank), factors.T @ wanted)
 
 
 def recommend(model: Model, taste: Taste, count: int) -> Recommendations:
@@ -140,10 +146,10 @@ def recommend(model: Model, taste: Taste, count: int) -> Recommendations:
 
     Args:
         model: what is known of movies.
-        taste: the viewer's; empty for somebody new.
+        taste: the viewer's; empty for a new viewer.
         count: how many, at most `COUNT_MOST`.
     """
-    out = {model.index[one.movie_id] for one in taste.seen if one.movie_id in model.index}
+    out = {model.index[seen.movie_id] for seen in taste.seen if seen.movie_id in model.index}
     vector = fold_in(model, preferences(taste))
     scores = model.averages if vector is None else model.averages + model.factors @ vector
     if vector is None:
@@ -164,12 +170,12 @@ def popularity(tastes: Iterable[Taste]) -> tuple[Recommendation, ...]:
     viewers: Counter[int] = Counter()
     given: dict[int, list[float]] = {}
     for taste in tastes:
-        viewers.update(one.movie_id for one in taste.seen)
-        for movie, found in preferences(taste).items():
-            given.setdefault(movie, []).append(found)
+        viewers.update(seen.movie_id for seen in taste.seen)
+        for movie, star in preferences(taste).items():
+            given.setdefault(movie, []).append(star)
     return tuple(
         Recommendation(movie_id=movie, stars=_stars(fmean(given[movie])) if movie in given else None)
-        for movie in sorted(viewers, key=lambda one: (-viewers[one], one))
+        for movie in sorted(viewers, key=lambda movie_id: (-viewers[movie_id], movie_id))
     )
 
 

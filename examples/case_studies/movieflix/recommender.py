@@ -50,12 +50,12 @@ class Recommender(Extension):
         self._popular_at = float("-inf")
 
     def next_of(self, user_id: int, count: int = PUSHED) -> recommend.Recommendations:
-        """What the viewer may see next; by popularity for somebody of whom nothing is known."""
+        """What the viewer may see next; by popularity for an unknown viewer."""
         taste = self._tastes.get(user_id) or Taste(user_id=user_id)
         if self.served is not None:
             return recommend.recommend(self.served, taste, count)
-        seen = {one.movie_id for one in taste.seen}
-        movies = tuple(one for one in self._popular_now() if one.movie_id not in seen)[:count]
+        seen = {seen.movie_id for seen in taste.seen}
+        movies = tuple(popular for popular in self._popular_now() if popular.movie_id not in seen)[:count]
         return recommend.Recommendations(user_id=user_id, version=None, by="popularity", movies=movies)
 
     def _popular_now(self) -> tuple[recommend.Recommendation, ...]:
@@ -65,7 +65,7 @@ class Recommender(Extension):
         return self._popular
 
     def changed(self, user_id: int) -> None:
-        """A viewer's taste has changed: tell whoever looks at their recommendations."""
+        """A viewer's taste has changed: notify the listeners for their recommendations."""
         if (feed := self._feeds.get(user_id)) is not None:
             feed.put(self.next_of(user_id))
 
@@ -110,18 +110,18 @@ class Recommender(Extension):
             changes = [(await queue.get())[1]]
             while not queue.empty():
                 changes.append(queue.get_nowait()[1])
-            if len(changes) >= CHANGES_MOST or any(one and one.complete for one in changes):
+            if len(changes) >= CHANGES_MOST or any(part and part.complete for part in changes):
                 await self._load()
 
     async def _load(self) -> None:
         above = self.served.version if self.served is not None else -1
-        found, problems = await asyncio.to_thread(model.newest, dict(self._rows), above=above)
+        loaded, problems = await asyncio.to_thread(model.newest, dict(self._rows), above=above)
         for problem in problems:
             logger.error("%s; it is not served", problem)
-        if found is None or (self.served is not None and found.version <= self.served.version):
+        if loaded is None or (self.served is not None and loaded.version <= self.served.version):
             return
-        self.served = found
+        self.served = loaded
         self._swapped.set()
-        logger.info("model %d is served: %d movies", found.version, found.complete.movies)
+        logger.info("model %d is served: %d movies", loaded.version, loaded.complete.movies)
         for user_id in list(self._feeds):
             self.changed(user_id)

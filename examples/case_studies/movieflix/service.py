@@ -4,7 +4,7 @@ Here: topics, tables, the handler.
 Not here: the rules (`domain`, `taste`), the page (`http`), the model (`recommender`).
 
 Profiles and tastes survive: they are tables, kept in the compacted topics `movieflix.profiles` and `movieflix.tastes`, in the partition
-that has the number of the user's events. Whoever is given partitions first reads those rows back. Each row tells which event went in
+that has the number of the user's events. An instance reads the rows of its new partitions back first. Each row tells which event went in
 last, so an event that comes twice changes nothing, and a crash between the two rows mends the one that is behind.
 
 The model is a global table: every instance has all of it.

@@ -25,14 +25,14 @@ def apply(taste: Taste, event: Watched, offset: int) -> Taste:
     if offset <= taste.last_offset:
         return taste
     check(event)
-    before = next((one for one in taste.seen if one.movie_id == event.movie_id), None)
+    before = next((seen for seen in taste.seen if seen.movie_id == event.movie_id), None)
     after = Seen(
         movie_id=event.movie_id,
         share=max(event.position_s / event.length_s, before.share if before else 0.0),
         stopped=event.action is Action.STOPPED or (before is not None and before.stopped),
         rating=event.rating if event.rating is not None else before.rating if before else None,
     )
-    others = [one for one in taste.seen if one.movie_id != event.movie_id]
+    others = [seen for seen in taste.seen if seen.movie_id != event.movie_id]
     return replace(taste, seen=[after, *others][:SEEN_MOST], last_offset=offset)
 
 
@@ -46,4 +46,4 @@ def stars(seen: Seen) -> float | None:
 
 def preferences(taste: Taste) -> dict[int, float]:
     """Stars by movie."""
-    return {one.movie_id: found for one in taste.seen if (found := stars(one)) is not None}
+    return {seen.movie_id: preference for seen in taste.seen if (preference := stars(seen)) is not None}

@@ -3,7 +3,7 @@
 Here: the queries.
 Not here: the rules as the service has them (`domain`), with which they share nothing.
 
-`wishes` holds what owners set: from transaction `from_id` on, `kind` (NULL for the hour) is told from `amount` on.
+`wishes` holds what owners set: from transaction `from_id` on, `kind` (NULL for the hour) is alerted from `amount` on.
 """
 
 from collections.abc import Mapping
@@ -90,5 +90,5 @@ async def expected(dsn: str) -> Expected:
 async def booked(dsn: str, account_id: str) -> frozenset[int]:
     """The ids of an account's transactions."""
     async with await psycopg.AsyncConnection.connect(dsn) as connection:
-        found = await connection.execute("SELECT id FROM transactions WHERE account_id = %s", (account_id,))
-        return frozenset(row[0] for row in await found.fetchall())
+        cursor = await connection.execute("SELECT id FROM transactions WHERE account_id = %s", (account_id,))
+        return frozenset(row[0] for row in await cursor.fetchall())

@@ -1,4 +1,4 @@
-"""The bank's own side: transfers over HTTP, and what customers are told. `busway run mybank.bank:app` runs it.
+"""The bank's own side: transfers over HTTP, and notices to customers. `busway run mybank.bank:app` runs it.
 
 Here: an outbox and an inbox on the bank's database.
 Not here: alerts (`service`); the two share topics and nothing else.
@@ -56,7 +56,7 @@ app = App(
     "mybank-bank",
     bootstrap_servers=os.environ.get("BUSWAY_BOOTSTRAP_SERVERS", "localhost:9092"),
     schema_registry=os.environ.get("BUSWAY_SCHEMA_REGISTRY", "http://localhost:8081"),
-    # Alerts are written in transactions: what was not committed is nobody's.
+    # Alerts are written in transactions: what was not committed does not count.
     consumer={"group_instance_id": os.environ.get("MYBANK_BANK_INSTANCE"), "isolation_level": "read_committed"},
     lifespan=ledger,
 )
@@ -104,15 +104,15 @@ async def book(order: Transfer) -> Transferred:
     async with engine.begin() as tx:
         # Locked, so that transfers of an account are published in the order of their commits.
         wanted = select(ACCOUNTS).where(ACCOUNTS.c.id.in_([order.from_account, order.to_account]))
-        found = {row.id: row for row in await tx.execute(wanted.order_by(ACCOUNTS.c.id).with_for_update())}
+        rows = {row.id: row for row in await tx.execute(wanted.order_by(ACCOUNTS.c.id).with_for_update())}
         for name, account in (("from_account", order.from_account), ("to_account", order.to_account)):
-            if account not in found:
+            if account not in rows:
                 raise Refused(422, f"{name}: there is no account {account!r}")
-        currency = found[order.from_account].currency
-        if currency != found[order.to_account].currency:
+        currency = rows[order.from_account].currency
+        if currency != rows[order.to_account].currency:
             raise Refused(
                 422,
-                f"to_account: {order.to_account!r} is in {found[order.to_account].currency}, from_account in {currency}; "
+                f"to_account: {order.to_account!r} is in {rows[order.to_account].currency}, from_account in {currency}; "
                 "both must be in one currency",
             )
         booked_at = dt.datetime.now(dt.UTC)
@@ -130,7 +130,7 @@ async def book(order: Transfer) -> Transferred:
             to_account=order.to_account,
             amount=amount,
             currency=currency,
-            transaction_ids=[int(one) for one in ids if one is not None],
+            transaction_ids=[int(transaction_id) for transaction_id in ids if transaction_id is not None],
             booked_at=booked_at,
         )
         await outbox.send(tx, transfers, done, key=order.from_account)

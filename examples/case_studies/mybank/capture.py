@@ -27,9 +27,9 @@ class Refused(Exception):
 
 def settings(host: str, port: int, **more: str) -> dict[str, str]:
     """`connector.json` for a server there; `more` with `_` for `.`."""
-    found: dict[str, str] = json.loads(SETTINGS.read_text())
+    template: dict[str, str] = json.loads(SETTINGS.read_text())
     more = {name.replace("_", "."): text for name, text in more.items()}
-    return {**found, "database.hostname": host, "database.port": str(port), **more}
+    return {**template, "database.hostname": host, "database.port": str(port), **more}
 
 
 async def install(connect: str, config: dict[str, str]) -> None:

@@ -1,5 +1,5 @@
 """`busway demo mybank`: PostgreSQL, the bus, the registry, the connector, the service and the bank as processes of their own; customers
-who pay, owners who are told.
+who pay, owners who get alerts.
 
 Here: starting, paying, killing, counting.
 Not here: the load (`generate`), what must come of it (`audit`).
@@ -55,7 +55,7 @@ TRANSFERS: Final = (
     Account(id="EU99-0003", owner="Ole Payee", currency="EUR"),
 )
 SURE: Final = Decimal("5000.00")
-"""Told by every threshold that is set here."""
+"""Alerted by every threshold that is set here."""
 
 
 @dataclass(slots=True)
@@ -118,10 +118,10 @@ class Demo:
             return len((await self.client.get(f"{self.url}/accounts")).json()) == len(accounts)
 
         await _until(captured, "the accounts are captured")
-        for one in accounts:
-            if one.single or one.hourly is not None:
-                single = {kind: Decimal(amount) for kind, amount in one.single.items()}
-                await self.wish(one.id, single, None if one.hourly is None else Decimal(one.hourly))
+        for account in accounts:
+            if account.single or account.hourly is not None:
+                single = {kind: Decimal(amount) for kind, amount in account.single.items()}
+                await self.wish(account.id, single, None if account.hourly is None else Decimal(account.hourly))
 
     async def wish(self, account_id: str, single: Mapping[str, Decimal], hourly: Decimal | None = None) -> None:
         """Set thresholds, and note for the audit from which transaction on they hold."""
@@ -135,10 +135,10 @@ class Demo:
         await audit.wish(self.postgres.dsn, account_id, single, hourly)
 
     async def change_thresholds(self) -> None:
-        """An owner who changes their mind: what is paid after each answer is told by the new threshold, and by no other."""
+        """An owner who changes their mind: what is paid after each answer is judged by the new threshold, and by no other."""
         for threshold in ("400.00", "600.00", "500.00", "500.01"):
             await self.pay(CHANGED.id, Decimal("500.00"))
-            await self.told(await self.pay(CHANGED.id, SURE))  # so that what came before was judged by the old one
+            await self.alerted(await self.pay(CHANGED.id, SURE))  # so that what came before was judged by the old one
             await self.wish(CHANGED.id, {"CARD": Decimal(threshold)})
         await self.pay(CHANGED.id, Decimal("500.00"))
 
@@ -150,7 +150,7 @@ class Demo:
         assert row is not None
         return int(row[0])
 
-    async def told(self, transaction_id: int) -> None:
+    async def alerted(self, transaction_id: int) -> None:
         """Returns when the alert for that transaction has come."""
 
         async def has_come() -> bool:
@@ -169,7 +169,7 @@ class Demo:
         return done
 
     async def transferred(self) -> set[int]:
-        """The payers' bookings of the transfers that the outbox told of; one that it told twice counts once."""
+        """The payers' bookings of the transfers that the outbox published; one that it published twice counts once."""
         app = App("mybank-audit", self.parts.bootstrap_servers, self.parts.schema_registry)
         topic = app.topic("mybank.transfers", value=Transferred, read_only=True)
         async with app:
@@ -214,7 +214,7 @@ async def run(*, ci: bool) -> int:
                 f"connect   {demo.connect_url}\nbank      {demo.bank_url}\npage      [bold]{demo.url}[/bold]"
             )
             writers = [Writer(demo.postgres.dsn, number, seed=SEED, per_s=PER_S) for number in range(WRITERS)]
-            await demo.capture([CHANGED, *TRANSFERS, *(one for writer in writers for one in writer.accounts)])
+            await demo.capture([CHANGED, *TRANSFERS, *(account for writer in writers for account in writer.accounts)])
             async with receiving(parts.bootstrap_servers, parts.schema_registry) as demo.received:
                 if not ci:
                     console.print("customers pay for an hour; Ctrl-C ends")
@@ -258,31 +258,31 @@ async def _count(demo: Demo, transfers: int) -> Summary:
     with contextlib.suppress(DemoFailed):
         await _until(settled, "every alert has come")
     # Every record of the topics, as it is in the log: compaction has not come to them yet.
-    found = Counter(
+    alerts = Counter(
         [
             (record.key or b"").decode()
             async for record in read_to_end(demo.parts.bootstrap_servers, ALERTS, isolation_level="read_committed")
         ]
     )
-    summary = _summary(demo, expected, found)
+    summary = _summary(demo, expected, alerts)
     summary.figure("dead letters", await demo.dead_letters(), must_be=expected.nonsense)
     summary.figure("transfers answered", transfers)
-    booked, told = await audit.booked(demo.postgres.dsn, TRANSFERS[0].id), await demo.transferred()
+    booked, transferred = await audit.booked(demo.postgres.dsn, TRANSFERS[0].id), await demo.transferred()
     summary.figure("transfers committed", len(booked))
-    summary.figure("transfers that the outbox told of", len(told & booked), must_be=len(booked))
-    summary.figure("transfers told and not committed", len(told - booked), must_be=0)
+    summary.figure("transfers that the outbox told of", len(transferred & booked), must_be=len(booked))
+    summary.figure("transfers told and not committed", len(transferred - booked), must_be=0)
     demo.kills.tell(summary)
     return summary
 
 
-def _summary(demo: Demo, expected: Expected, found: Counter[str]) -> Summary:
+def _summary(demo: Demo, expected: Expected, alerts: Counter[str]) -> Summary:
     received, quiet = demo.received, demo.undisturbed_until
     summary = Summary()
     summary.figure("transactions committed", expected.transactions)
     summary.figure("alerts due, by SQL over the database", len(expected.alerts))
-    summary.figure("lost", len(expected.alerts - found.keys()), must_be=0)
-    summary.figure("doubled", sum(count - 1 for count in found.values()), must_be=0)
-    summary.figure("not due", len(found.keys() - expected.alerts), must_be=0)
+    summary.figure("lost", len(expected.alerts - alerts.keys()), must_be=0)
+    summary.figure("doubled", sum(count - 1 for count in alerts.values()), must_be=0)
+    summary.figure("not due", len(alerts.keys() - expected.alerts), must_be=0)
     summary.figure("notices in the bank's database", sum(expected.notices.values()), must_be=len(expected.alerts))
     for part, name in ((0.5, "p50"), (0.99, "p99")):
         summary.figure(f"commit to alert, {name}", f"{received.percentile_ms(part, until=quiet):.0f} ms")

@@ -1,4 +1,4 @@
-"""The rules: which transactions are told to whom.
+"""The rules: which transactions alert whom.
 
 Here: pure functions over exact decimals.
 Not here: topics, the database, time.
@@ -24,7 +24,7 @@ from mybank.events import (
 )
 
 DEFAULT_SINGLE: Final = Decimal("1000.00")
-"""From which amount on an owner is told who has said nothing."""
+"""From which amount on an owner without thresholds is alerted."""
 MOST: Final = Decimal("999999999999.99")
 HOUR: Final = dt.timedelta(hours=1)
 OUTGOING: Final = frozenset({Kind.TRANSFER, Kind.CARD, Kind.WITHDRAWAL})
@@ -113,7 +113,7 @@ def thresholds(
 
 
 def threshold_of(wishes: Thresholds | None, kind: Kind) -> Decimal:
-    """From which amount on one transaction of this kind is told."""
+    """From which amount on one transaction of this kind is alerted."""
     return DEFAULT_SINGLE if wishes is None else wishes.single.get(kind.value, DEFAULT_SINGLE)
 
 
@@ -146,9 +146,9 @@ def hourly(
     """
     if transaction.kind not in OUTGOING:
         return hour, None
-    mine = Outflow(transaction_id=transaction.id, amount=transaction.amount, booked_at=transaction.booked_at)
+    own_flow = Outflow(transaction_id=transaction.id, amount=transaction.amount, booked_at=transaction.booked_at)
     others = [flow for flow in hour.outflows if flow.transaction_id != transaction.id]
-    flows = sorted([*others, mine], key=lambda flow: (flow.booked_at, flow.transaction_id))
+    flows = sorted([*others, own_flow], key=lambda flow: (flow.booked_at, flow.transaction_id))
     newest = flows[-1].booked_at
     flows = [flow for flow in flows if newest - flow.booked_at < HOUR][-OUTFLOWS_MOST:]
     limit = None if wishes is None else wishes.hourly

@@ -4,7 +4,7 @@ Here: the rows that change data capture hands over, in the words of their tables
 whose Avro schemas are in the registry.
 Not here: what follows from them (`domain`).
 
-The captured records are Debezium's: `__avro_aliases__` say what they are called there. Only the fields that somebody reads are here.
+The captured records are Debezium's: `__avro_aliases__` say what they are called there. Only the fields that are read are here.
 """
 
 import datetime as dt
@@ -136,7 +136,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """From which amounts an account's owner wants to be told; the newest for each account stays in the compacted topic.
+    """From which amounts an account's owner wants alerts; the newest for each account stays in the compacted topic.
 
     Attributes:
         account_id: whose.
@@ -164,7 +164,7 @@ class Reason(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """The owner of an account is told.
+    """The owner of an account is alerted.
 
     Attributes:
         alert_id: `TRANSACTION:REASON`; the same however often the transaction is looked at.

@@ -44,10 +44,10 @@ class Account:
 def accounts(writer: int, seed: int) -> list[Account]:
     """The accounts of a writer: half of their owners have set thresholds."""
     chance = random.Random(f"{seed} accounts {writer}")  # noqa: S311 - a load that repeats, no secret
-    found = []
+    opened = []
     for number in range(ACCOUNTS_OF_A_WRITER):
         asks = number % 2 == 0
-        found.append(
+        opened.append(
             Account(
                 id=f"{'DEFRNLCH'[2 * (writer % 4) :][:2]}{writer:02d}-{number:04d}",
                 owner=f"customer {writer}.{number}",
@@ -56,7 +56,7 @@ def accounts(writer: int, seed: int) -> list[Account]:
                 hourly=f"{chance.randrange(900, 2500)}.00" if number % 3 == 0 else None,
             )
         )
-    return found
+    return opened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +70,11 @@ class Row:
     booked_at: dt.datetime
 
 
-def rows(mine: Sequence[Account], writer: int, seed: int) -> Iterator[Row]:
+def rows(opened: Sequence[Account], writer: int, seed: int) -> Iterator[Row]:
     """The transactions of a writer's accounts, without end; their time goes on by a few minutes for each account."""
     chance = random.Random(f"{seed} rows {writer}")  # noqa: S311 - a load that repeats, no secret
     for number in itertools.count():
-        account = mine[number % len(mine)]
+        account = opened[number % len(opened)]
         kind = chance.choices(list(Kind), weights=(3, 10, 2, 2))[0]
         cents = min(int(chance.lognormvariate(8.2, 1.2)) + 1, 900_000)
         row = Row(
@@ -82,7 +82,7 @@ def rows(mine: Sequence[Account], writer: int, seed: int) -> Iterator[Row]:
             kind=kind.value,
             amount=Decimal(cents).scaleb(-2),
             currency=account.currency,
-            booked_at=BEGIN + dt.timedelta(minutes=4 * (number // len(mine)), seconds=chance.randrange(200)),
+            booked_at=BEGIN + dt.timedelta(minutes=4 * (number // len(opened)), seconds=chance.randrange(200)),
         )
         yield _nonsense(row, chance) if chance.randrange(NONSENSE_OF) == 0 else row
 
@@ -154,5 +154,5 @@ async def open_accounts(dsn: str, opened: Sequence[Account]) -> None:
     async with await psycopg.AsyncConnection.connect(dsn) as connection, connection.cursor() as cursor:
         await cursor.executemany(
             "INSERT INTO accounts (id, owner, currency) VALUES (%s, %s, %s)",
-            [(one.id, one.owner, one.currency) for one in opened],
+            [(account.id, account.owner, account.currency) for account in opened],
         )

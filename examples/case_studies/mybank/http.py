@@ -72,17 +72,17 @@ def create(
 
     async def newest(request: Request) -> Response:
         account, limit = request.query_params.get("account"), _limit(request)
-        found = (one for one in alerts.values() if account is None or one.account_id == account)
-        return json_response(heapq.nlargest(limit, found, key=lambda one: (one.raised_at, one.alert_id)))
+        matches = (alert for alert in alerts.values() if account is None or alert.account_id == account)
+        return json_response(heapq.nlargest(limit, matches, key=lambda alert: (alert.raised_at, alert.alert_id)))
 
     async def wishes(request: Request) -> Response:
         return json_response(_in_force(thresholds.get(_account(request))))
 
     async def wish(request: Request) -> Response:
         account = _account(request)
-        told = await read_json(request, Wishes)
+        body = await read_json(request, Wishes)
         try:
-            made = domain.thresholds(account, told.single, told.hourly, dt.datetime.now(dt.UTC))
+            made = domain.thresholds(account, body.single, body.hourly, dt.datetime.now(dt.UTC))
         except domain.Impossible as problem:
             raise Refused(422, str(problem)) from None
         await thresholds.put(account, made)

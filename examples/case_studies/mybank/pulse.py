@@ -42,7 +42,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """What a listener is told: one of the two."""
+    """What a listener gets: one of the two."""
 
     alert: Alert | None = None
     tick: Tick | None = None
@@ -73,16 +73,16 @@ class Pulse:
         ages = sorted(self._ages_ms)
         self._ages_ms.clear()
         before, self._before = self._before, (self.transactions, self.alerts)
-        found = Tick(
+        tick = Tick(
             at=now,
             transactions=(self.transactions - before[0]) / seconds,
             alerts=(self.alerts - before[1]) / seconds,
             p50_ms=round(ages[len(ages) // 2], 1) if ages else None,
             p99_ms=round(ages[len(ages) * 99 // 100], 1) if ages else None,
         )
-        self.ticks.append(found)
-        self.feed.put(Beat(tick=found))
-        return found
+        self.ticks.append(tick)
+        self.feed.put(Beat(tick=tick))
+        return tick
 
     @contextlib.asynccontextmanager
     async def running(self, app: App) -> AsyncIterator[Any]:

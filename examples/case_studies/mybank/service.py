@@ -3,7 +3,7 @@
 Here: topics, tables, the handler.
 Not here: the rules (`domain`), the page (`http`), the bank's own side (`bank`).
 
-Why nothing is lost or told twice. The alerts of a transaction, the account's hour and the place among the transactions are committed
+Why nothing is lost or alerted twice. The alerts of a transaction, the account's hour and the place among the transactions are committed
 together, or not at all. The table of alerts is asked for another reason: the bank corrects rows and connectors read tables again, and
 neither tells anybody twice.
 """
@@ -72,7 +72,7 @@ async def judge(change: TransactionChange, record: ConsumerRecord[TransactionKey
     row = change.after
     assert row is not None, "see has_row"
     key = AccountKey(id=row.account_id)
-    # Whoever has set a threshold, on whatever instance, and was answered, has set it for every transaction from then on.
+    # A threshold that was set and acknowledged, on whatever instance, is in force for every transaction from then on.
     await thresholds.caught_up()
     if key not in accounts:
         await accounts.caught_up()
@@ -80,8 +80,8 @@ async def judge(change: TransactionChange, record: ConsumerRecord[TransactionKey
     transaction = domain.booked(change, row, account.after if account is not None else None)
     hour = hours.get(row.account_id) or Hour(account_id=row.account_id)
     wishes = thresholds.get(row.account_id)
-    after, found = domain.judge(hour, transaction, wishes, dt.datetime.now(dt.UTC))
-    new = [alert for alert in found if alert.alert_id not in alerts]
+    after, raised = domain.judge(hour, transaction, wishes, dt.datetime.now(dt.UTC))
+    new = [alert for alert in raised if alert.alert_id not in alerts]
     for alert in new:
         await alerts.put(alert.alert_id, alert, partition=record.partition)
     if after is not hour:

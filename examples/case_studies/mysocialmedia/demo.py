@@ -124,21 +124,23 @@ async def _prove(demo: Demo, client: httpx2.AsyncClient, console: Console, begun
 async def _served(demo: Demo, client: httpx2.AsyncClient) -> dict[str, tuple[int, int] | None]:
     """Likes and comments of each post as the service tells them, None for those it says are deleted; waits until they are right."""
     expected: dict[str, tuple[int, int] | None] = {**demo.tally.totals, **dict.fromkeys(demo.tally.deleted)}
-    found: dict[str, tuple[int, int] | None] = {}
+    totals: dict[str, tuple[int, int] | None] = {}
     deadline = time.monotonic() + SETTLE_S
-    while (left := [one for one in expected if found.get(one, ()) != expected[one]]) and time.monotonic() < deadline:
+    while (
+        left := [post_id for post_id in expected if totals.get(post_id, ()) != expected[post_id]]
+    ) and time.monotonic() < deadline:
         demo.service.check()
         for post_id in left:
             answer = await client.get(f"{demo.url}/posts/{post_id}")
             if answer.status_code == 410:
-                found[post_id] = None
+                totals[post_id] = None
             elif answer.status_code == 200:
-                told = answer.json()
-                found[post_id] = told["likes"], told["comments"]
-            if found.get(post_id, ()) != expected[post_id]:
+                totals_shown = answer.json()
+                totals[post_id] = totals_shown["likes"], totals_shown["comments"]
+            if totals.get(post_id, ()) != expected[post_id]:
                 await asyncio.sleep(_POLL_S)
                 break
-    return found
+    return totals
 
 
 async def _kept(demo: Demo) -> dict[str, Post]:
@@ -170,8 +172,8 @@ def _summary(demo: Demo, served: dict[str, tuple[int, int] | None], kept: dict[s
     lost = doubled = 0
     for post_id, right in expected.items():
         got = served.get(post_id) or (0, 0)
-        lost += sum(max(must - one, 0) for must, one in zip(right, got, strict=True))
-        doubled += sum(max(one - must, 0) for must, one in zip(right, got, strict=True))
+        lost += sum(max(must - actual, 0) for must, actual in zip(right, got, strict=True))
+        doubled += sum(max(actual - must, 0) for must, actual in zip(right, got, strict=True))
     stored = {post_id: (post.likes, post.comments) for post_id, post in kept.items() if not post.deleted}
     summary = Summary()
     summary.figure("activities acknowledged", demo.tally.activities, must_be=CI_DAY.events)
@@ -180,7 +182,9 @@ def _summary(demo: Demo, served: dict[str, tuple[int, int] | None], kept: dict[s
     summary.figure("lost", lost, must_be=0)
     summary.figure("doubled", doubled, must_be=0)
     summary.figure("posts", len(served) - len(demo.tally.deleted), must_be=len(expected))
-    summary.figure("deleted", sum(one is None for one in served.values()), must_be=len(demo.tally.deleted))
+    summary.figure(
+        "deleted", sum(post_totals is None for post_totals in served.values()), must_be=len(demo.tally.deleted)
+    )
     wrong = sum(stored.get(post_id) != right for post_id, right in expected.items()) + len(stored.keys() - expected)
     summary.figure("posts whose kept totals are wrong", wrong, must_be=0)
     demo.kills.tell(summary)
@@ -195,7 +199,7 @@ async def _show(demo: Demo, client: httpx2.AsyncClient, console: Console) -> Non
     sending = asyncio.ensure_future(demo.send())
     stopped = asyncio.Event()
     on_signals(stopped.set, signal.SIGINT)
-    found: list[dict[str, Any]] = []
+    trending: list[dict[str, Any]] = []
     try:
         with Live(console=console, refresh_per_second=8) as live:
             while not stopped.is_set():
@@ -203,8 +207,8 @@ async def _show(demo: Demo, client: httpx2.AsyncClient, console: Console) -> Non
                     sending.result()
                 demo.service.check()
                 with contextlib.suppress(httpx2.HTTPError):
-                    found = (await client.get(f"{demo.url}/trending")).json()
-                live.update(_screen(demo, found, console.height))
+                    trending = (await client.get(f"{demo.url}/trending")).json()
+                live.update(_screen(demo, trending, console.height))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stopped.wait(), 0.25)
     finally:
@@ -212,12 +216,12 @@ async def _show(demo: Demo, client: httpx2.AsyncClient, console: Console) -> Non
         await asyncio.wait([sending])
 
 
-def _screen(demo: Demo, found: list[dict[str, Any]], lines: int) -> Group:
+def _screen(demo: Demo, trending: list[dict[str, Any]], lines: int) -> Group:
     table = Table(header_style="bold", expand=False)
     for name in ("trending", "likes", "comments", "score"):
         table.add_column(name, justify="left" if name == "trending" else "right", no_wrap=True, min_width=len(name))
-    for one in found[: max(lines - _AROUND_TABLE, 3)]:
-        table.add_row(one["text"], str(one["likes"]), str(one["comments"]), f"{one['score']:.0f}")
+    for post in trending[: max(lines - _AROUND_TABLE, 3)]:
+        table.add_row(post["text"], str(post["likes"]), str(post["comments"]), f"{post['score']:.0f}")
     return Group(Text(f"page {demo.url}   {demo.tally.activities} activities acknowledged   Ctrl-C ends"), table)
 
 

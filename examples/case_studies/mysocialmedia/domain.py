@@ -61,9 +61,9 @@ def check(activity: Activity, received: dt.datetime | None = None) -> None:
         )
 
 
-def _check_id(name: str, found: str | None) -> None:
-    if not found or len(found) > ID_MOST or _SEPARATOR in found:
-        raise Impossible(f"{name} is {found!r:.120}; give 1 to {ID_MOST} characters without {_SEPARATOR!r}")
+def _check_id(name: str, value: str | None) -> None:
+    if not value or len(value) > ID_MOST or _SEPARATOR in value:
+        raise Impossible(f"{name} is {value!r:.120}; give 1 to {ID_MOST} characters without {_SEPARATOR!r}")
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class Changes:
 
     Attributes:
         posts: by id.
-        marks: by key; None for one that is to be taken away.
+        marks: by key; None for one that is removed.
         ignored: activities that said nothing new, or came for a deleted post.
         live, likes, comments: by how much the sums over all posts that are not deleted change.
     """
@@ -123,7 +123,7 @@ class Wall:
             received: when the bus got it, if that is known.
 
         Raises:
-            Impossible: the post is not there, somebody else deletes it, or the activity makes no sense; `changes` is as it was.
+            Impossible: the post is not there, another user deletes it, or the activity makes no sense; `changes` is as it was.
         """
         check(activity, received)
         post = changes.posts.get(activity.post_id) or self._posts.get(activity.post_id)

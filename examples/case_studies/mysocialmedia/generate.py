@@ -123,7 +123,7 @@ class Tally:
     _gone: set[str] = field(default_factory=set)
 
     def note(self, activity: Activity) -> None:
-        """An activity was acknowledged; told in the order of each post."""
+        """An activity was acknowledged; called in the order of each post."""
         self.activities += 1
         post_id, kind = activity.post_id, activity.kind
         if post_id in self._gone:
@@ -184,7 +184,7 @@ async def run(
     Args:
         day: which.
         app: made by `sender`, running.
-        acknowledged: told of each activity that is safe, in the order of each post.
+        acknowledged: called with each activity that is safe, in the order of each post.
         clock: when each happens, as its device says.
         around: makes of what sends one of so many activities what sends it and does more, such as `kit.faults.KillsInTurn.during`.
 

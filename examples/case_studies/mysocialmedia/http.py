@@ -17,7 +17,7 @@ Not here: totals (`service`), rules (`domain`), the server, health and metrics (
 | `GET /live` | what the page shows, as server-sent events |
 
 What users do is answered with 202 and its place in the topic once it is acknowledged, so it is never lost; it is in the totals moments
-later. Above `IN_FLIGHT_MOST` such requests more are refused with 503 and Retry-After: who can wait is told to, and memory stays bounded.
+later. Above `IN_FLIGHT_MOST` such requests more are refused with 503 and Retry-After: clients that can wait do, and memory stays bounded.
 """
 
 import datetime as dt
@@ -118,13 +118,13 @@ class Desk:
         Raises:
             Refused: 404 when there is none, 410 when it was deleted.
         """
-        found = self.posts.get(post_id)
-        if found is None:
+        post = self.posts.get(post_id)
+        if post is None:
             if self.posts.covers(post_id) and post_id not in self._young:
                 raise Refused(404, f"post_id is {post_id!r:.120}; there is no such post")
-        elif found.deleted:
+        elif post.deleted:
             raise Refused(410, f"post {post_id} was deleted by its author")
-        return found
+        return post
 
 
 def create(
@@ -141,38 +141,38 @@ def create(
         return FileResponse(PAGE, media_type="text/html")
 
     async def post(request: Request) -> Response:
-        told = await read_json(request, NewPost, max_bytes=BODY_MOST)
-        post_id = told.post_id if told.post_id is not None else uuid.uuid4().hex
-        return _accepted(await desk.take(Kind.POSTED, post_id, told.user_id, text=told.text), post_id=post_id)
+        body = await read_json(request, NewPost, max_bytes=BODY_MOST)
+        post_id = body.post_id if body.post_id is not None else uuid.uuid4().hex
+        return _accepted(await desk.take(Kind.POSTED, post_id, body.user_id, text=body.text), post_id=post_id)
 
     async def show(request: Request) -> Response:
-        found = desk.post(request.path_params["post_id"])
-        if found is None:
+        post = desk.post(request.path_params["post_id"])
+        if post is None:
             raise not_here(f"post {request.path_params['post_id']}")
-        return json_response(found)
+        return json_response(post)
 
     async def delete(request: Request) -> Response:
         post_id, user_id = request.path_params["post_id"], _user(request)
-        found = desk.post(post_id)
-        if found is not None and found.user_id != user_id:
+        post = desk.post(post_id)
+        if post is not None and post.user_id != user_id:
             raise Refused(403, f"user_id is {user_id!r:.120}; a post is deleted by its author")
         return _accepted(await desk.take(Kind.DELETED, post_id, user_id))
 
     async def like(request: Request) -> Response:
-        told = await read_json(request, NewLike, max_bytes=BODY_MOST)
+        body = await read_json(request, NewLike, max_bytes=BODY_MOST)
         desk.post(request.path_params["post_id"])
-        return _accepted(await desk.take(Kind.LIKED, request.path_params["post_id"], told.user_id))
+        return _accepted(await desk.take(Kind.LIKED, request.path_params["post_id"], body.user_id))
 
     async def unlike(request: Request) -> Response:
         desk.post(request.path_params["post_id"])
         return _accepted(await desk.take(Kind.UNLIKED, **request.path_params))
 
     async def comment(request: Request) -> Response:
-        told = await read_json(request, NewComment, max_bytes=BODY_MOST)
-        comment_id = told.comment_id if told.comment_id is not None else uuid.uuid4().hex
+        body = await read_json(request, NewComment, max_bytes=BODY_MOST)
+        comment_id = body.comment_id if body.comment_id is not None else uuid.uuid4().hex
         post_id = request.path_params["post_id"]
         desk.post(post_id)
-        done = await desk.take(Kind.COMMENTED, post_id, told.user_id, comment_id=comment_id, text=told.text)
+        done = await desk.take(Kind.COMMENTED, post_id, body.user_id, comment_id=comment_id, text=body.text)
         return _accepted(done, comment_id=comment_id)
 
     async def uncomment(request: Request) -> Response:
@@ -204,10 +204,10 @@ def create(
 
 
 def _user(request: Request) -> str:
-    found = request.query_params.get("user_id")
-    if found is None:
+    user_id = request.query_params.get("user_id")
+    if user_id is None:
         raise Refused(422, f"user_id is missing; say who asks: {request.url.path}?user_id=…")
-    return found
+    return user_id
 
 
 def _accepted(done: RecordMetadata, **ids: str) -> Response:

@@ -21,7 +21,7 @@ WEIGHTS: Final = {Kind.POSTED: 1.0, Kind.LIKED: 1.0, Kind.COMMENTED: 3.0}
 HALF_LIFE: Final = dt.timedelta(minutes=30)
 """Heats of different half-lives do not compare: keep it for as long as the posts are kept."""
 TOP: Final = 20
-"""Trending posts that are told of."""
+"""Trending posts that are published."""
 RESERVE: Final = 200
 """Posts that are kept in the ranking: when some of the top are deleted, the next ones are known."""
 COLD: Final = -math.inf
@@ -56,8 +56,8 @@ def score(heat: float, at: dt.datetime, half_life: dt.timedelta = HALF_LIFE) -> 
 class Hottest:
     """The hottest of many posts, kept up to date a post at a time; the others are not looked at.
 
-    Whoever was left behind in the ranking is at most as hot as the first of those (the floor) until something happens to it, and then it
-    is `put` again; whoever cools below the floor is left behind too.
+    A post that was left behind in the ranking is at most as hot as the first of those (the floor) until something happens to it, and then it
+    is `put` again; a post that cools below the floor is left behind too.
 
     Args:
         posts: to begin with.
@@ -68,7 +68,7 @@ class Hottest:
         self._reserve = reserve
         self._ranks: dict[str, tuple[float, str]] = {}
         self._floor: tuple[float, str] | None = None
-        """The best rank of those that were left behind; None when nobody was."""
+        """The best rank of those that were left behind; None when none was."""
         for post in posts:
             self.put(post)
 
@@ -89,7 +89,7 @@ class Hottest:
 
     def top(self, count: int) -> list[str] | None:
         """The ids of the hottest, hottest first, of two equally hot ones the one that sorts first; None when so many were deleted or
-        have cooled that the ranking has to be made anew from all posts."""
+        have cooled that the ranking has to be made again from all posts."""
         if self._floor is not None and len(self._ranks) < count:
             return None
         return [post_id for _, post_id in heapq.nsmallest(count, self._ranks.values())]

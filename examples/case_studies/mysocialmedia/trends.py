@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mysocialmedia")
 
 TICK_S: Final = 0.25
-"""How often pages are told."""
+"""How often pages are updated."""
 TICKS_PER_ROW: Final = 4
 """How many times as often as the topic."""
 PACES: Final = 240
@@ -44,7 +44,7 @@ class Standing:
     posts: int = 0
     likes: int = 0
     comments: int = 0
-    told: Trending = field(default_factory=Trending)
+    last_row: Trending = field(default_factory=Trending)
     """The row that was written last."""
 
 
@@ -74,8 +74,8 @@ class Trends(Extension):
 
     Args:
         posts: all of them.
-        rows: where the hottest of each partition are told.
-        wall: told when partitions came or went.
+        rows: where the hottest of each partition are published.
+        wall: notified when partitions came or went.
         half_life: of what warms a post.
     """
 
@@ -105,9 +105,9 @@ class Trends(Extension):
 
     def hottest(self, count: int = trending.TOP) -> list[HotPost]:
         """The hottest posts of all partitions, as fresh as is known here."""
-        found = [self._fresh(post) for row in self._rows.values() for post in row.posts]
+        posts = [self._fresh(post) for row in self._rows.values() for post in row.posts]
         return heapq.nsmallest(
-            count, (post for post in found if post is not None), key=lambda one: (-one.heat, one.post_id)
+            count, (post for post in posts if post is not None), key=lambda post: (-post.heat, post.post_id)
         )
 
     def now(self, *, whole: bool) -> Now:
@@ -117,27 +117,27 @@ class Trends(Extension):
         return Now(
             at=at,
             handled=self.handled,
-            posts=sum(one.posts for one in standings),
-            likes=sum(one.likes for one in standings),
-            comments=sum(one.comments for one in standings),
+            posts=sum(standing.posts for standing in standings),
+            likes=sum(standing.likes for standing in standings),
+            comments=sum(standing.comments for standing in standings),
             paces=list(self._paces) if whole else list(self._paces)[-1:],
             trending=[
                 {
-                    "post_id": one.post_id,
-                    "user_id": one.user_id,
-                    "text": one.text,
-                    "likes": one.likes,
-                    "comments": one.comments,
-                    "score": round(trending.score(one.heat, at, self._half_life), 1),
+                    "post_id": hot_post.post_id,
+                    "user_id": hot_post.user_id,
+                    "text": hot_post.text,
+                    "likes": hot_post.likes,
+                    "comments": hot_post.comments,
+                    "score": round(trending.score(hot_post.heat, at, self._half_life), 1),
                 }
-                for one in self.hottest()
+                for hot_post in self.hottest()
             ],
         )
 
-    def _fresh(self, told: HotPost) -> HotPost | None:
+    def _fresh(self, hot: HotPost) -> HotPost | None:
         """The post as it is, where this instance has it; None when it was deleted since."""
-        post = self._posts.get(told.post_id)
-        return told if post is None else None if post.deleted else _hot(post)
+        post = self._posts.get(hot.post_id)
+        return hot if post is None else None if post.deleted else _hot(post)
 
     # What the app does
 
@@ -157,14 +157,14 @@ class Trends(Extension):
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Rank the posts that were read back."""
-        new = {one.partition for one in partitions}
+        new = {partition.partition for partition in partitions}
         of: dict[int, list[Post]] = {number: [] for number in new}
         for post_id, post in self._posts.items():
             home = self._posts.home(post_id)
             if home is not None and home.partition in new:
                 of[home.partition].append(post)
-        for number, found in of.items():
-            live = [post for post in found if not post.deleted]
+        for number, partition_posts in of.items():
+            live = [post for post in partition_posts if not post.deleted]
             self._standings[number] = Standing(
                 hottest=trending.Hottest(live),
                 posts=len(live),
@@ -176,8 +176,8 @@ class Trends(Extension):
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Others rank them now."""
-        for one in partitions:
-            self._standings.pop(one.partition, None)
+        for partition in partitions:
+            self._standings.pop(partition.partition, None)
         self._wall.stored_anew()
 
     # Telling
@@ -200,15 +200,15 @@ class Trends(Extension):
     async def _write(self) -> None:
         for number, standing in list(self._standings.items()):
             row = Trending(posts=self._top(number, standing))
-            if row != standing.told:
+            if row != standing.last_row:
                 await self._rows.put(number, row)
-                standing.told = row
+                standing.last_row = row
 
     def _top(self, number: int, standing: Standing) -> list[HotPost]:
         ids = standing.hottest.top(trending.TOP)
         if ids is None:
-            mine = (post for post_id, post in self._posts.items() if _is_in(self._posts, post_id, number))
-            standing.hottest = trending.Hottest(mine)
+            partition_posts = (post for post_id, post in self._posts.items() if _is_in(self._posts, post_id, number))
+            standing.hottest = trending.Hottest(partition_posts)
             ids = standing.hottest.top(trending.TOP) or []
         return [_hot(self._posts[post_id]) for post_id in ids if post_id in self._posts]
 

@@ -285,13 +285,13 @@ class Transactions:
         """
         try:
             await self.end(commit=False)
-        except TransactionFailed as told:
+        except TransactionFailed as failure:
             if isinstance(problem, BuswayError):
-                raise told from problem
-            logger.warning("the transaction could not be aborted: %s", told)
-        except BuswayError as told:
+                raise failure from problem
+            logger.warning("the transaction could not be aborted: %s", failure)
+        except BuswayError as failure:
             logger.warning(
-                "the abort was not answered, the next transaction or the coordinator's timeout does it: %s", told
+                "the abort was not answered, the next transaction or the coordinator's timeout does it: %s", failure
             )
 
     async def end(self, *, commit: bool) -> None:

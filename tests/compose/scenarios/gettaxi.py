@@ -48,8 +48,8 @@ class GetTaxi:
         await self._report(
             http,
             *(
-                {"driver_id": f"driver-{self._number}-{one}", "city": CITY, "lat": LAT + one / 1000, "lng": LNG}
-                for one in range(DRIVERS)
+                {"driver_id": f"driver-{self._number}-{number}", "city": CITY, "lat": LAT + number / 1000, "lng": LNG}
+                for number in range(DRIVERS)
             ),
         )
 
@@ -111,16 +111,16 @@ class GetTaxi:
 
     async def exact(self, http: httpx2.AsyncClient) -> None:
         """Every ride has ended with each of its positions in the meter once, and no driver had two at a time."""
-        found: list[dict[str, Any]] = []
+        ended: list[dict[str, Any]] = []
 
         async def all_ended() -> bool:
             answers = await asyncio.gather(*(http.get(f"/rides/{ride_id}") for ride_id in self._rides))
-            found[:] = [one.json() for one in answers if one.status_code == 200]
-            return len(found) == len(self._rides) and {one["status"] for one in found} == {"ENDED"}
+            ended[:] = [response.json() for response in answers if response.status_code == 200]
+            return len(ended) == len(self._rides) and {ride["status"] for ride in ended} == {"ENDED"}
 
         await eventually(all_ended)
         spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        for ride in found:
+        for ride in ended:
             meter, reported = ride["meter"], self._reported[ride["ride_id"]]
             assert meter["positions"] == len(reported) == len(PHASES), ride
             assert abs(meter["distance_mm"] - (len(PHASES) - 1) * LEG_MM) < len(PHASES), ride

@@ -36,11 +36,11 @@ class MovieFlix:
 
     async def _watch(self, http: httpx2.AsyncClient, viewer: int) -> None:
         for step in range(1, STEPS + 1):
-            told = {"movie_id": viewer, "position_s": 60 * step, "length_s": LENGTH_S, "played_s": 60}
-            answer = await http.post(f"/users/{viewer}/watched", json=told)
+            watched = {"movie_id": viewer, "position_s": 60 * step, "length_s": LENGTH_S, "played_s": 60}
+            answer = await http.post(f"/users/{viewer}/watched", json=watched)
             assert answer.status_code == 202, answer.text
-            found = answer.json()
-            self._places.add((found["partition"], found["offset"]))
+            placed = answer.json()
+            self._places.add((placed["partition"], placed["offset"]))
             if len(self._places) >= VIEWERS * STEPS / 2:
                 self.half_way.set()
 
@@ -49,8 +49,8 @@ class MovieFlix:
         assert len(self._places) == VIEWERS * STEPS
 
         async def all_in() -> bool:
-            found = await asyncio.gather(*(http.get(f"/users/{viewer}") for viewer in self._viewers))
-            return all(one.status_code == 200 and one.json()["events"] >= STEPS for one in found)
+            responses = await asyncio.gather(*(http.get(f"/users/{viewer}") for viewer in self._viewers))
+            return all(response.status_code == 200 and response.json()["events"] >= STEPS for response in responses)
 
         await eventually(all_in)
         for viewer in self._viewers:

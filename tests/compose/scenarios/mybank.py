@@ -1,4 +1,4 @@
-"""Customers of MyBank: they order transfers at the bank, which knows nothing of the bus, and are told of what reaches their thresholds.
+"""Customers of MyBank: they order transfers at the bank, which knows nothing of the bus, and are alerted to what reaches their thresholds.
 
 Here: the orders, and which alerts and notices must come of them. Accounts are rows of the bank's database, as in any
 bank; the connector is installed with the command that compose/README.md tells.
@@ -49,7 +49,7 @@ class MyBank:
         await asyncio.to_thread(self._stack.compose, *install, "--password", PASSWORD)
 
         async def captured() -> bool:
-            known = {one["id"] for one in (await http.get("/accounts")).json()}
+            known = {account["id"] for account in (await http.get("/accounts")).json()}
             return known.issuperset(self._accounts)
 
         await eventually(captured)
@@ -89,21 +89,23 @@ class MyBank:
         async def all_told() -> bool:
             for account in self._accounts:
                 alerts[account] = (await http.get("/alerts", params={"account": account, "limit": 1000})).json()
-            return Counter(one["alert_id"] for found in alerts.values() for one in found) >= expected
+            return (
+                Counter(alert["alert_id"] for account_alerts in alerts.values() for alert in account_alerts) >= expected
+            )
 
         async def all_noted() -> bool:
             return await self._notices() >= expected
 
         await eventually(all_told)
-        for account, found in alerts.items():
-            assert Counter(one["alert_id"] for one in found) == Counter(self._expected[account])
+        for account, account_alerts in alerts.items():
+            assert Counter(alert["alert_id"] for alert in account_alerts) == Counter(self._expected[account])
         await eventually(all_noted)
         assert await self._notices() == expected
 
     async def _notices(self) -> Counter[str]:
         prefix = self._accounts[0].partition("-")[0]
-        found = await self._sql(f"SELECT alert_id FROM notices WHERE account_id LIKE '{prefix}-%'")
-        return Counter(found.split())
+        output = await self._sql(f"SELECT alert_id FROM notices WHERE account_id LIKE '{prefix}-%'")
+        return Counter(output.split())
 
     async def _sql(self, statement: str) -> str:
         """What plain SQL in the bank's database says, one value a line."""

@@ -73,5 +73,9 @@ class MySocialMedia:
 
     async def _totals_are_right(self, http: httpx2.AsyncClient) -> bool:
         answers = await asyncio.gather(*(http.get(f"/posts/{post}") for post in self._posts))
-        found = [(one.json()["likes"], one.json()["comments"]) for one in answers if one.status_code == 200]
-        return found == [(len(self._likes[post]), len(self._comments[post])) for post in self._posts]
+        totals = [
+            (response.json()["likes"], response.json()["comments"])
+            for response in answers
+            if response.status_code == 200
+        ]
+        return totals == [(len(self._likes[post]), len(self._comments[post])) for post in self._posts]

@@ -66,21 +66,21 @@ class Side:
     def wait(self, path: str, wanted: Any) -> None:
         """Returns when the answer is that."""
         end = time.monotonic() + SECONDS
-        while (found := self.ask("GET", path)[1]) != wanted:
-            assert time.monotonic() < end, f"{self.name}: {found} is not {wanted}"
+        while (body := self.ask("GET", path)[1]) != wanted:
+            assert time.monotonic() < end, f"{self.name}: {body} is not {wanted}"
             time.sleep(0.05)
 
 
-def same_words(found: Any) -> Any:
+def same_words(body: Any) -> Any:
     """Without versions and the names of Java's classes."""
-    if isinstance(found, dict):
+    if isinstance(body, dict):
         hidden = {"version", "commit", "kafka_cluster_id", "task.class"}
         return {
-            name: "…" if name in hidden - {"task.class"} else same_words(one)
-            for name, one in found.items()
+            name: "…" if name in hidden - {"task.class"} else same_words(value)
+            for name, value in body.items()
             if name != "task.class"
         }
-    return [same_words(one) for one in found] if isinstance(found, list) else found
+    return [same_words(item) for item in body] if isinstance(body, list) else body
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side
     )
     ours = start(
         "connect", "-b", broker.bootstrap, "--port", "0", "--json",
-        *itertools.chain(*(("-o", one) for one in ("offset.flush.interval.ms=200", "offset.storage.partitions=1", "status.storage.partitions=1", "plugin.modules=busway_connect.file_stream"))),
+        *itertools.chain(*(("-o", override) for override in ("offset.flush.interval.ms=200", "offset.storage.partitions=1", "status.storage.partitions=1", "plugin.modules=busway_connect.file_stream"))),
     )  # fmt: skip
     try:
         assert ours.stdout is not None
@@ -212,17 +212,17 @@ def test_the_life_of_a_source(sides: tuple[Side, Side]) -> None:
     """Create, look at it from all sides, change, pause, resume, stop, offsets, restart, delete."""
     for side in sides:
         config = {**SOURCE, "topic": f"{side.name}-lines", "tasks.max": 1}
-        status, found = side.ask("POST", "/connectors", {"name": "x", "config": config})
+        status, response = side.ask("POST", "/connectors", {"name": "x", "config": config})
         assert status == 201
-        assert found["tasks"] == []
-        assert found["config"]["tasks.max"] == "1"
+        assert response["tasks"] == []
+        assert response["config"]["tasks.max"] == "1"
         side.wait("/connectors/x/status", running("x", "source"))
         side.wait(
             "/connectors/x/offsets",
             {"offsets": [{"partition": {"filename": "FOLDER/in.txt"}, "offset": {"position": 14}}]},
         )
         side.wait("/connectors/x/topics", {"x": {"topics": [f"{side.name}-lines"]}})
-        status, found = side.ask(
+        status, response = side.ask(
             "POST", "/connectors", {"name": "y", "config": {**config, "topic": "t"}, "initial_state": "PAUSED"}
         )
         assert status == 201
@@ -319,7 +319,7 @@ def test_plugins_and_validation_have_the_same_shape(sides: tuple[Side, Side]) ->
     kafka, ours = (side.ask("PUT", path, {**SOURCE, "topic": "t"})[1] for side in sides)
     assert kafka.keys() == ours.keys()
     assert (kafka["name"], kafka["error_count"]) == (ours["name"], ours["error_count"])
-    named = [{one["value"]["name"]: one for one in side["configs"]} for side in (kafka, ours)]
+    named = [{config["value"]["name"]: config for config in side["configs"]} for side in (kafka, ours)]
     assert named[0]["name"]["value"] == named[1]["name"]["value"]
     for name in named[0].keys() & named[1].keys():
         assert named[0][name].keys() == named[1][name].keys()

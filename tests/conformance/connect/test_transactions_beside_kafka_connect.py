@@ -28,7 +28,7 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     options = ("listeners=PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms=0")
     broker = Up(
         tmp_path_factory.mktemp("connect") / "bus",
-        *itertools.chain(*(("--override", one) for one in options)),
+        *itertools.chain(*(("--override", option) for option in options)),
         command="broker",
     )
     yield broker.bootstrap
@@ -41,7 +41,7 @@ def sides(bus: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
     folder = tmp_path_factory.mktemp("files")
     (folder / "in.txt").write_text("one\ntwo\nthree\n")
     with KafkaConnect(bus, {"exactly.once.source.support": "enabled"}) as theirs:
-        options = itertools.chain(*(("-o", one) for one in OURS))
+        options = itertools.chain(*(("-o", option) for option in OURS))
         ours = start("connect", "-b", bus, "--port", "0", "--json", *options)
         try:
             assert ours.stdout is not None
@@ -71,9 +71,9 @@ def test_settings_that_cannot_be(sides: tuple[Side, Side], wrong: dict[str, str]
     (name,) = wrong
     said: list[Any] = []
     for side in sides:
-        status, found = side.ask("PUT", path, {**SOURCE, "topic": "t", "name": "x", **wrong})
-        assert (status, found["error_count"]) == (200, 1)
-        said += [one["value"]["errors"] for one in found["configs"] if one["value"]["name"] == name]
+        status, validation = side.ask("PUT", path, {**SOURCE, "topic": "t", "name": "x", **wrong})
+        assert (status, validation["error_count"]) == (200, 1)
+        said += [config["value"]["errors"] for config in validation["configs"] if config["value"]["name"] == name]
     assert said[0] == said[1]
     assert both(sides, "POST", "/connectors", {"name": "bad", "config": {**SOURCE, "topic": "t", **wrong}})[0] == 400
 
@@ -83,11 +83,11 @@ def test_the_validation_names_the_same_settings(sides: tuple[Side, Side]) -> Non
     path = "/connector-plugins/FileStreamSource/config/validate"
     named: list[Any] = []
     for side in sides:
-        found = side.ask("PUT", path, {**SOURCE, "topic": "t", "name": "x", "exactly.once.support": "Required"})[1]
-        assert found["error_count"] == 0
-        wanted = [one for one in found["configs"] if one["definition"]["group"] == "Exactly Once Support"]
+        validation = side.ask("PUT", path, {**SOURCE, "topic": "t", "name": "x", "exactly.once.support": "Required"})[1]
+        assert validation["error_count"] == 0
+        wanted = [config for config in validation["configs"] if config["definition"]["group"] == "Exactly Once Support"]
         parts = ("name", "type", "default_value", "importance", "group")
-        named.append([{part: one["definition"][part] for part in parts} for one in wanted])
+        named.append([{part: config["definition"][part] for part in parts} for config in wanted])
     assert sorted(named[0], key=str) == sorted(named[1], key=str)
 
 
@@ -111,5 +111,7 @@ async def test_each_goes_on_behind_the_offsets_of_the_other(bus: str, sides: tup
         while side.ask("GET", "/connectors")[1] != []:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-    found = [json.loads(one.value or b"")["payload"] for one in await records_of(bus, "lines", "read_committed")]
-    assert found == lines
+    lines_read = [
+        json.loads(record.value or b"")["payload"] for record in await records_of(bus, "lines", "read_committed")
+    ]
+    assert lines_read == lines

@@ -86,7 +86,7 @@ class Watched:
     async def until(self, enough: Callable[[Record], bool]) -> None:
         """Read everything again and again until a record is there that is enough."""
         async with asyncio.timeout(WAIT_S):
-            while not any(enough(one) for one in self.records):
+            while not any(enough(record) for record in self.records):
                 self._debezium.check()
                 self.records = await self._all()
             self.records = await self._all()  # what came before it may have been written to other topics after it
@@ -99,11 +99,11 @@ class Watched:
             partitions = [TopicPartition(name, 0) for name in await admin.list_topics() if name.startswith("p.")]
             await consumer.assign(partitions)
             ends = await consumer.end_offsets(partitions)
-            found: dict[TopicPartition, list[Record]] = {one: [] for one in partitions}
-            while any(len(found[one]) < end for one, end in ends.items()):
-                for one, records in (await consumer.getmany(timeout_ms=200)).items():
-                    found[one] += records
-            return [record for records in found.values() for record in records]
+            records_of: dict[TopicPartition, list[Record]] = {partition: [] for partition in partitions}
+            while any(len(records_of[partition]) < end for partition, end in ends.items()):
+                for partition, records in (await consumer.getmany(timeout_ms=200)).items():
+                    records_of[partition] += records
+            return [record for records in records_of.values() for record in records]
 
 
 async def _watch(server: Postgres, config: dict[str, str]) -> Both:
@@ -118,17 +118,17 @@ async def _watch(server: Postgres, config: dict[str, str]) -> Both:
         ours = {**settings(server, slot_name="ours"), **config}
         with Debezium(cluster.bootstrap_servers, theirs) as debezium:
             watched = Watched(cluster.bootstrap_servers, debezium)
-            await watched.until(lambda one: b'"snapshot":"last"' in (one.value or b""))
+            await watched.until(lambda record: b'"snapshot":"last"' in (record.value or b""))
             async with RunningSource(ours) as run:
-                await run.read_until(lambda found: any(_mark(one.value) == "last" for one in changes(found)))
+                await run.read_until(lambda records: any(_mark(record.value) == "last" for record in changes(records)))
                 await _change(server, run, watched)
-                found = changes(run.records)
+                our_records = changes(run.records)
     debezium_topics: Topics = defaultdict(list)
     for record in watched.records:
         debezium_topics[record.topic].append(_parsed(record))
     our_topics: Topics = defaultdict(list)
-    for one in await as_json(found):
-        our_topics[one.topic].append(one)
+    for converted in await as_json(our_records):
+        our_topics[converted.topic].append(converted)
     return Both(debezium=debezium_topics, ours=our_topics)
 
 
@@ -151,10 +151,12 @@ async def _change(server: Postgres, run: RunningSource, watched: Watched) -> Non
 async def _seen(server: Postgres, run: RunningSource, watched: Watched, number: int) -> None:
     execute(server, f"INSERT INTO {LAST_TABLE} VALUES ({number})")
     await run.read_until(
-        lambda found: any(one.topic == f"p.public.{LAST_TABLE}" and one.key == {"a": number} for one in found[-3:])
+        lambda records: any(
+            record.topic == f"p.public.{LAST_TABLE}" and record.key == {"a": number} for record in records[-3:]
+        )
     )
     wanted = b'"payload":{"a":%d}' % number
-    await watched.until(lambda one: one.topic == f"p.public.{LAST_TABLE}" and wanted in (one.key or b""))
+    await watched.until(lambda record: record.topic == f"p.public.{LAST_TABLE}" and wanted in (record.key or b""))
 
 
 def _parsed(record: Record) -> Json:
@@ -178,17 +180,17 @@ _AT = ("ts_ms", "ts_us", "ts_ns")
 _OF_THE_SNAPSHOT = ("lsn", "txId", "sequence")
 
 
-def _aside(one: Json) -> Json:
+def _aside(record: Json) -> Json:
     """Without what must differ."""
-    value = copy.deepcopy(one.value)
+    value = copy.deepcopy(record.value)
     if value is not None:
         payload = value["payload"]
         payload |= dict.fromkeys(_AT)
         payload["source"]["version"] = None
         if payload["op"] == "r":
             payload["source"] |= dict.fromkeys((*_AT, *_OF_THE_SNAPSHOT))
-    headers = {name: data for name, data in one.headers.items() if name != "__debezium.context.runId"}
-    return Json(one.topic, one.key, value, headers)
+    headers = {name: data for name, data in record.headers.items() if name != "__debezium.context.runId"}
+    return Json(record.topic, record.key, value, headers)
 
 
 _LOST_BY_DEBEZIUM = ("c_negative_scale", "c_name", "d_name", "a_int4_2d", "a_bit", "a_time")
@@ -196,11 +198,11 @@ _DECLARED_OTHERWISE = ("c_negative_scale", "a_bit", "a_mood", "a_email")
 _USUAL_DAYS = range(-800_000, 800_000)
 
 
-def _known(one: Json) -> Json:
+def _known(record: Json) -> Json:
     """Without what differs on purpose; see the module."""
-    if one.value is None or one.topic not in ("p.public.every_type", "p.public.defaults"):
-        return one
-    payload, schema = one.value["payload"], one.value["schema"]
+    if record.value is None or record.topic not in ("p.public.every_type", "p.public.defaults"):
+        return record
+    payload, schema = record.value["payload"], record.value["schema"]
     for side in (payload["before"], payload["after"]):
         if side is None:
             continue
@@ -212,7 +214,7 @@ def _known(one: Json) -> Json:
             del side["a_date"]
     for field in schema["fields"][:2]:
         field["fields"] = [column for column in field["fields"] if column["field"] not in _DECLARED_OTHERWISE]
-    return one
+    return record
 
 
 def test_both_write_the_same_topics_with_as_many_records(both: Both) -> None:
@@ -224,8 +226,8 @@ def test_both_write_the_same_topics_with_as_many_records(both: Both) -> None:
     twice = "p.public.parent"
     assert both.debezium.get(twice)
     assert not both.ours.get(twice)
-    assert {name: len(found) for name, found in both.ours.items() if found} == {
-        name: len(found) for name, found in both.debezium.items() if name != twice
+    assert {name: len(records) for name, records in both.ours.items() if records} == {
+        name: len(records) for name, records in both.debezium.items() if name != twice
     }
 
 
@@ -233,26 +235,26 @@ def test_every_record_is_the_same(both: Both) -> None:
     """Keys, values, schemas and headers agree, record by record."""
     differences = []
     for topic, theirs in both.debezium.items():
-        for number, (one, other) in enumerate(zip(theirs, both.ours[topic], strict=False)):
-            expected, found = _known(_aside(one)), _known(_aside(other))
-            differences += [f"{topic} {number} {text}" for text in _differences(expected, found)]
+        for number, (their_record, other) in enumerate(zip(theirs, both.ours[topic], strict=False)):
+            expected, actual = _known(_aside(their_record)), _known(_aside(other))
+            differences += [f"{topic} {number} {text}" for text in _differences(expected, actual)]
     assert not differences, "\n".join(differences[:60])
 
 
-def _differences(expected: Any, found: Any, path: str = "") -> Iterator[str]:
+def _differences(expected: Any, actual: Any, path: str = "") -> Iterator[str]:
     if isinstance(expected, Json):
-        yield from _differences(expected.key, found.key, "key")
-        yield from _differences(expected.value, found.value, "value")
-        yield from _differences(expected.headers, found.headers, "headers")
-    elif isinstance(expected, dict) and isinstance(found, dict):
-        for name in {**expected, **found}:
-            if name not in expected or name not in found:
-                yield f"{path}.{name}: {'only ours' if name in found else 'only theirs'}"
+        yield from _differences(expected.key, actual.key, "key")
+        yield from _differences(expected.value, actual.value, "value")
+        yield from _differences(expected.headers, actual.headers, "headers")
+    elif isinstance(expected, dict) and isinstance(actual, dict):
+        for name in {**expected, **actual}:
+            if name not in expected or name not in actual:
+                yield f"{path}.{name}: {'only ours' if name in actual else 'only theirs'}"
             else:
-                yield from _differences(expected[name], found[name], f"{path}.{name}")
-    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
-        for number, (one, other) in enumerate(zip(expected, found, strict=True)):
-            label = one.get("field", number) if isinstance(one, dict) else number
-            yield from _differences(one, other, f"{path}[{label}]")
-    elif expected != found:
-        yield f"{path}: Debezium {str(expected)[:150]!r}, ours {str(found)[:150]!r}"
+                yield from _differences(expected[name], actual[name], f"{path}.{name}")
+    elif isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
+        for number, (expected_item, other) in enumerate(zip(expected, actual, strict=True)):
+            label = expected_item.get("field", number) if isinstance(expected_item, dict) else number
+            yield from _differences(expected_item, other, f"{path}[{label}]")
+    elif expected != actual:
+        yield f"{path}: Debezium {str(expected)[:150]!r}, ours {str(actual)[:150]!r}"

@@ -68,23 +68,24 @@ class RegistryOracle:
     def compare(self, reader: str, writer: str) -> list[tuple[str, str, str]]:
         """Kind, path and text of each incompatibility, in Java's order."""
         return [
-            (one["kind"], one["path"], one["info"]) for one in self._ask(ask="compare", reader=reader, writer=writer)
+            (breach["kind"], breach["path"], breach["info"])
+            for breach in self._ask(ask="compare", reader=reader, writer=writer)
         ]
 
     def check(self, level: str, schema: str, earlier: Sequence[str]) -> list[str]:
         """The messages of Confluent's checker at a level; earlier schemas oldest first."""
-        found: list[str] = self._ask(ask="check", level=level, schema=schema, earlier=list(earlier))
-        return found
+        messages: list[str] = self._ask(ask="check", level=level, schema=schema, earlier=list(earlier))
+        return messages
 
     def guid_bytes(self, request: Mapping[str, Any]) -> str:
         """MD5 in hexadecimal over schema, references, metadata and rule set, fed by Confluent's own classes."""
-        found: str = self._ask(ask="hash", **{"references": [], **request})
-        return found
+        guid: str = self._ask(ask="hash", **{"references": [], **request})
+        return guid
 
     def rest_round(self, url: str, subject: str, schemas: Sequence[str]) -> dict[str, Any]:
         """What Confluent's RestService met on a walk through a registry: a result or an error code for each step."""
-        found: dict[str, Any] = self._ask(ask="rest", url=url, subject=subject, schemas=list(schemas))
-        return found
+        answers: dict[str, Any] = self._ask(ask="rest", url=url, subject=subject, schemas=list(schemas))
+        return answers
 
     def _ask(self, **question: Any) -> Any:
         to, back = self._pipe(self._process.stdin), self._pipe(self._process.stdout)

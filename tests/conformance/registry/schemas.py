@@ -104,7 +104,7 @@ def _named(draw: st.DrawFn, kind: str, depth: int, namespace: str, known: _Known
         made["size"] = draw(st.sampled_from([0, 1, 4, 16]))
     else:
         names = draw(st.lists(st.sampled_from(FIELDS), unique=True, max_size=4))
-        made["fields"] = [_field(draw, one, depth, space, known) for one in names]
+        made["fields"] = [_field(draw, name, depth, space, known) for name in names]
     if kind != "record":
         known.names.append(full)
     made.update(_properties(draw))
@@ -133,7 +133,7 @@ def _properties(draw: st.DrawFn) -> dict[str, Json]:
     """What the specification does not name, and logical types, some of them nonsense."""
     if draw(st.integers(0, 2)):
         return {}
-    found: dict[str, Json] = {}
+    schema_properties: dict[str, Json] = {}
     for name in draw(
         st.lists(
             st.sampled_from(["z", "x", "logicalType", "default", "order", "é", "java-class", "avro.java.string"]),
@@ -142,15 +142,15 @@ def _properties(draw: st.DrawFn) -> dict[str, Json]:
         )
     ):
         if name == "logicalType":
-            found[name] = draw(
+            schema_properties[name] = draw(
                 st.sampled_from(["decimal", "date", "timestamp-millis", "uuid", "duration", "made-up", 7])
             )
-            if found[name] == "decimal":
-                found["precision"] = draw(st.sampled_from([4, 0, 2, "4"]))
-                found["scale"] = draw(st.sampled_from([2, 5]))
+            if schema_properties[name] == "decimal":
+                schema_properties["precision"] = draw(st.sampled_from([4, 0, 2, "4"]))
+                schema_properties["scale"] = draw(st.sampled_from([2, 5]))
         elif name not in {"default", "order"} or draw(st.integers(0, 5)) == 0:
-            found[name] = _value(draw)
-    return found
+            schema_properties[name] = _value(draw)
+    return schema_properties
 
 
 def default_of(draw: st.DrawFn, schema: Json) -> Json:
@@ -163,9 +163,9 @@ def default_of(draw: st.DrawFn, schema: Json) -> Json:
         kind = schema["type"]
         if kind == "record":
             return {
-                one["name"]: default_of(draw, one["type"])
-                for one in schema["fields"]
-                if "default" not in one or draw(st.booleans())
+                schema_field["name"]: default_of(draw, schema_field["type"])
+                for schema_field in schema["fields"]
+                if "default" not in schema_field or draw(st.booleans())
             }
         if kind == "enum":
             return draw(st.sampled_from([*schema["symbols"], "A"]))
@@ -188,14 +188,14 @@ def default_of(draw: st.DrawFn, schema: Json) -> Json:
 
 
 def _places(made: Json, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [path]
+    places = [path]
     if isinstance(made, dict):
         for name, value in made.items():
-            found += _places(value, (*path, name))
+            places += _places(value, (*path, name))
     elif isinstance(made, list):
         for number, value in enumerate(made):
-            found += _places(value, (*path, number))
-    return found
+            places += _places(value, (*path, number))
+    return places
 
 
 @st.composite
@@ -247,6 +247,6 @@ def _change(draw: st.DrawFn, parent: Json, last: Any) -> None:
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[Json, Json]:
     """Two schemas, the second mostly grown out of the first."""
-    one = draw(schemas())
-    other = draw(mutated(one)) if draw(st.integers(0, 5)) else draw(schemas())
-    return (one, other) if draw(st.booleans()) else (other, one)
+    schema = draw(schemas())
+    other = draw(mutated(schema)) if draw(st.integers(0, 5)) else draw(schemas())
+    return (schema, other) if draw(st.booleans()) else (other, schema)

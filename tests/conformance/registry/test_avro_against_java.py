@@ -51,13 +51,16 @@ def agree_on_text(oracle: RegistryOracle, text: str) -> bool:
 
 
 def agree_on_pair(oracle: RegistryOracle, reader: str, writer: str) -> None:
-    found = [(one.kind, one.path, one.info) for one in incompatibilities(parse(reader).schema, parse(writer).schema)]
-    if [one for one in found if "matches multiple fields" in one[2]]:
+    breaches = [
+        (breach.kind, breach.path, breach.info)
+        for breach in incompatibilities(parse(reader).schema, parse(writer).schema)
+    ]
+    if [breach for breach in breaches if "matches multiple fields" in breach[2]]:
         with pytest.raises(Refused, match="matches multiple fields"):
             oracle.compare(reader, writer)
-        assert len(found) == 1
+        assert len(breaches) == 1
     else:
-        assert found == oracle.compare(reader, writer)
+        assert breaches == oracle.compare(reader, writer)
 
 
 def test_random_schemas_and_pairs(oracle: RegistryOracle) -> None:
@@ -67,7 +70,7 @@ def test_random_schemas_and_pairs(oracle: RegistryOracle) -> None:
     @seed(SEED)
     @given(pairs())
     def run(pair: tuple[Any, Any]) -> None:
-        texts = [json.dumps(one) for one in pair]
+        texts = [json.dumps(schema) for schema in pair]
         accepted = [text for text in texts if agree_on_text(oracle, text)]
         if len(accepted) == 2:
             agree_on_pair(oracle, texts[0], texts[1])
@@ -187,8 +190,8 @@ def test_levels(oracle: RegistryOracle, level: Level) -> None:
     @given(st.lists(pairs(), min_size=1, max_size=2))
     def run(history: list[tuple[Any, Any]]) -> None:
         texts = []
-        for one in history:
-            for text in map(json.dumps, one):
+        for schema in history:
+            for text in map(json.dumps, schema):
                 try:
                     parse(text)
                 except AvroError:
@@ -199,10 +202,10 @@ def test_levels(oracle: RegistryOracle, level: Level) -> None:
         *earlier, new = texts
         messages = oracle.check(level.value, new, earlier)
         known = [Earlier(version=number, artifact=artifact(text)) for number, text in enumerate(earlier, 1)]
-        found = explain(artifact(new), [], known[::-1], level)
-        assert bool(found) == bool(messages), (texts, found, messages)
-        if not any("matches multiple" in one for one in messages):
-            assert kinds(found) == kinds(messages), (texts, found, messages)
+        explained = explain(artifact(new), [], known[::-1], level)
+        assert bool(explained) == bool(messages), (texts, explained, messages)
+        if not any("matches multiple" in message for message in messages):
+            assert kinds(explained) == kinds(messages), (texts, explained, messages)
 
     run()
 
@@ -212,7 +215,7 @@ def artifact(text: str) -> Artifact:
 
 
 def kinds(messages: list[str]) -> list[str]:
-    return [one.partition("errorType:'")[2].partition("'")[0] for one in messages if "errorType" in one]
+    return [message.partition("errorType:'")[2].partition("'")[0] for message in messages if "errorType" in message]
 
 
 REQUESTS: list[dict[str, Any]] = [
@@ -252,14 +255,14 @@ REQUESTS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("request_", REQUESTS, ids=str)
 def test_guid(oracle: RegistryOracle, request_: dict[str, Any]) -> None:
     """The bytes behind a GUID are those that Confluent's own classes feed to MD5."""
-    found = Artifact(
+    artifact_made = Artifact(
         text=request_["schema"],
         schema_type="AVRO",
-        references=tuple(Reference(**one) for one in request_.get("references", [])),
+        references=tuple(Reference(**reference) for reference in request_.get("references", [])),
         metadata=request_.get("metadata"),
         rule_set=request_.get("ruleSet"),
     )
-    assert found.guid.hex == oracle.guid_bytes(request_)
+    assert artifact_made.guid.hex == oracle.guid_bytes(request_)
 
 
 def test_references(oracle: RegistryOracle) -> None:

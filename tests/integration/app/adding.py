@@ -22,7 +22,7 @@ waits = "ADDING_WAITS" in os.environ
 
 @app.subscribe(sales, guarantee=guarantee)
 async def add(sale: dict) -> None:  # type: ignore[type-arg]
-    """Count a sale, without looking whether it is counted already; a slow one once a line comes in, where the process is to be stopped meanwhile."""
+    """Count a sale, without looking whether it is counted already; a slow one once a line comes in, where the process will be stopped meanwhile."""
     total = totals.get(sale["shop"], {"count": 0, "sum": 0})
     print("begins", sale["number"], flush=True)
     if waits and sale.get("slow"):

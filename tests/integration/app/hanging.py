@@ -14,7 +14,7 @@ things = app.topic("things", value=dict, format="json", partitions=1)
 
 
 @app.subscribe(things)
-def hang(thing: dict) -> None:  # type: ignore[type-arg]
+def hang(value: dict) -> None:  # type: ignore[type-arg]
     """Never returns."""
     print("hangs", flush=True)
     threading.Event().wait()

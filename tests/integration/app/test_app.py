@@ -55,8 +55,8 @@ def service(name: str = "surge", **options: Any) -> App:
 async def committed(app: App, topic: str) -> dict[int, int]:
     """What the group has committed, by partition."""
     async with Admin(app.bootstrap_servers) as admin:
-        found = await admin.list_group_offsets(app.group_id)
-    return {partition.partition: offset.offset for partition, offset in found.items() if partition.topic == topic}
+        offsets = await admin.list_group_offsets(app.group_id)
+    return {partition.partition: offset.offset for partition, offset in offsets.items() if partition.topic == topic}
 
 
 async def until(check: Any, seconds: float = 15) -> None:
@@ -187,10 +187,10 @@ async def test_a_record_that_fails_goes_to_the_dead_letters_after_its_attempts()
         ("TimeoutError: no rates", 3, "k", Ride("r1"), b"k"),
         ("ValueError: never", 1, "k", Ride("r2"), b"k"),
     ]
-    found = dict(letters[0].headers)
-    assert (found["own"], found["null"]) == (b"1", None)
-    assert found["kafka_dlt-original-offset"] == b"1"
-    assert found["busway_dlt-handler"] == f"{__name__}.{handle.__qualname__}".encode()
+    headers = dict(letters[0].headers)
+    assert (headers["own"], headers["null"]) == (b"1", None)
+    assert headers["kafka_dlt-original-offset"] == b"1"
+    assert headers["busway_dlt-handler"] == f"{__name__}.{handle.__qualname__}".encode()
 
 
 async def test_dead_letters_keep_the_order_of_each_key() -> None:
@@ -209,8 +209,8 @@ async def test_dead_letters_keep_the_order_of_each_key() -> None:
         letters = await bus.dead_letters(rides)
     assert len(letters) == 40
     for key in range(5):
-        mine = [int(letter.error.rpartition(" ")[2]) for letter in letters if letter.key == f"k{key}"]
-        assert mine == list(range(key, 40, 5))
+        attempts = [int(letter.error.rpartition(" ")[2]) for letter in letters if letter.key == f"k{key}"]
+        assert attempts == list(range(key, 40, 5))
 
 
 async def test_a_failed_attempt_leaves_no_trace_in_the_next() -> None:
@@ -576,7 +576,7 @@ async def test_a_registry_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyP
 
 
 async def test_dead_letters_need_no_broker_that_makes_topics() -> None:
-    """Production brokers make no topic because somebody asks for it; the app makes its dead-letter topic, and no other one."""
+    """Production brokers make no topic on a request for it; the app makes its dead-letter topic, and no other one."""
     async with LocalCluster(properties={"auto.create.topics.enable": "false"}) as cluster:
         app = service(bootstrap_servers=cluster.bootstrap_servers)
         rides = app.topic("rides", value=Ride, format="json", partitions=1)
@@ -703,8 +703,11 @@ async def test_tombstones_keys_and_json() -> None:
         await bus.send(counts, Ride("a", 5), key=-7, headers=[("h", b"1"), ("h", b"2")])
         await bus.send(counts, None, key=-7)
         await bus.settle()
-        assert [(one.key, one.value) for one in await bus.records(counts)] == [(-7, Ride("a", 5)), (-7, None)]
-    assert [(one.key, one.value, one.header("h")) for one in seen] == [(-7, Ride("a", 5), b"2"), (-7, None, None)]
+        assert [(record.key, record.value) for record in await bus.records(counts)] == [(-7, Ride("a", 5)), (-7, None)]
+    assert [(record.key, record.value, record.header("h")) for record in seen] == [
+        (-7, Ride("a", 5), b"2"),
+        (-7, None, None),
+    ]
 
 
 async def test_a_service_loads_what_it_keeps_before_the_first_record() -> None:
@@ -782,9 +785,9 @@ async def test_a_topic_is_read_to_its_end_while_it_is_written() -> None:
 
         writing = asyncio.ensure_future(write())
         async with asyncio.timeout(patient(20)):
-            found = [record.value.id async for record in app.read(rides) if record.value is not None]
+            read_ids = [record.value.id async for record in app.read(rides) if record.value is not None]
         writing.cancel()
-    assert {f"r{number}" for number in range(50)} <= set(found)
+    assert {f"r{number}" for number in range(50)} <= set(read_ids)
 
 
 async def test_a_record_that_cannot_be_read_back_is_named() -> None:
@@ -901,11 +904,11 @@ async def test_a_rebalance_waits_for_the_handler_and_hands_over_what_it_committe
                     return len(calls) >= 4
 
                 await until(four)
-        assert sorted(one for _, one in calls) == ["last0", "last1", "r0", "r1"]
+        assert sorted(at for _, at in calls) == ["last0", "last1", "r0", "r1"]
 
 
 async def test_a_partition_that_goes_during_a_back_off_is_not_held_up() -> None:
-    """Whoever gets it begins with the record that was about to be tried again."""
+    """Its next owner begins with the record that was about to be tried again."""
     async with LocalCluster() as cluster:
         app = service(bootstrap_servers=cluster.bootstrap_servers)
         rides = app.topic("rides", value=Ride, format="json")
@@ -983,7 +986,7 @@ async def test_servers_that_are_not_there_are_named() -> None:
 
 
 async def test_stop_while_starting_ends_the_start() -> None:
-    """Whoever started it is told; a second start works, and two at once do not."""
+    """Its starter gets the error; a second start works, and two at once do not."""
     async with LocalCluster() as cluster:
         entered = asyncio.Event()
         left: list[bool] = []
@@ -1037,6 +1040,6 @@ async def test_a_lifespan_may_send_at_its_end_and_a_handler_may_not_stop_its_app
         await bus.settle()
         await app.stop()
         await app.start()
-        assert [one.value for one in await bus.records(rides)] == [Ride("r0"), Ride("bye")]
+        assert [record.value for record in await bus.records(rides)] == [Ride("r0"), Ride("bye")]
         await bus.settle()
     assert "cannot be stopped by its own handler" in refused[0]

@@ -84,9 +84,9 @@ async def test_dependencies_of_the_app_live_as_long_as_it() -> None:
         pages.append("settings")
         return "real"
 
-    async def pool(found: str = Depends(settings, scope="app")) -> AsyncIterator[str]:
+    async def pool(setting: str = Depends(settings, scope="app")) -> AsyncIterator[str]:
         pages.append("open")
-        yield f"pool of {found}"
+        yield f"pool of {setting}"
         pages.append("closed")
 
     @app.subscribe(rides)
@@ -193,7 +193,7 @@ async def test_a_handler_runs_in_the_transaction_of_its_database() -> None:
         ledger.handled.add(1)
         await bus.send(rides, Ride("before"), key="k")
         await bus.settle()
-        assert [one.value for one in await bus.records(quotes)] == [Quote("r0")]
+        assert [record.value for record in await bus.records(quotes)] == [Quote("r0")]
     assert (ledger.rows, calls, ledger.started) == (["r0"], ["r0", "r0"], 1)
 
 

@@ -82,7 +82,7 @@ async def test_totals_are_exact_wherever_the_service_is_killed(point: str) -> No
     ("point", "times"), [("before-handler", 1), ("after-handler", 2), ("before-commit", 2), ("after-commit", 1)]
 )
 async def test_a_killed_service_does_again_what_it_had_not_committed(point: str, times: int) -> None:
-    """One record: before the commit its handler is called again, after it not; the dead member keeps nobody waiting."""
+    """One record: before the commit its handler is called again, after it not; the dead member keeps no other waiting."""
     service = Counting()
     async with service.app.test() as bus:
         crash = bus.crash(at=point)
@@ -125,7 +125,7 @@ async def test_a_service_that_is_giving_its_partitions_up_can_be_killed() -> Non
 
 
 async def test_a_record_under_way_is_not_settled() -> None:
-    """What the app itself has sent and nobody waits for is handled when the bus has settled."""
+    """What the app itself has sent and no caller waits for is handled when the bus has settled."""
     service = Counting()
     async with service.app.test() as bus:
         for number in range(200):
@@ -135,7 +135,7 @@ async def test_a_record_under_way_is_not_settled() -> None:
 
 
 async def test_what_a_killed_service_was_about_to_send_is_not_sent() -> None:
-    """From that moment on nothing leaves it: neither a record nor a commit, and who still calls it is told."""
+    """From that moment on nothing leaves it: neither a record nor a commit, and later calls are refused."""
     service = Counting()
     async with service.app.test() as bus:
         crash = bus.crash(at="before-handler")
@@ -151,7 +151,7 @@ async def test_what_a_killed_service_was_about_to_send_is_not_sent() -> None:
 
 
 async def test_a_crash_that_does_not_come_is_told() -> None:
-    """A step that nothing reaches, a step that there is not, a crash that nobody awaited."""
+    """A step that nothing reaches, a step that there is not, a crash that was not awaited."""
     service = Counting()
 
     async def forget() -> None:
@@ -187,7 +187,7 @@ async def test_a_service_outlives_its_broker(end: str) -> None:
 
 
 async def test_a_test_moves_the_clock() -> None:
-    """Each wait ends when its time has come and not before; what fails again waits anew within the same step of the clock."""
+    """Each wait ends when its time has come and not before; what fails again waits again within the same step of the clock."""
     app = App("moody")
     sales = app.topic("sales", value=Sale, format="json", partitions=1)
     attempts: list[float] = []
@@ -224,28 +224,28 @@ async def test_the_clock_moves_every_timer() -> None:
     """A handler's sleep and deadline, commits, sessions: minutes pass in no time, and the member stays in its group."""
     app = App("patient")
     sales = app.topic("sales", value=Sale, format="json", partitions=1)
-    told: list[tuple[str, float]] = []
+    timers: list[tuple[str, float]] = []
 
     @app.subscribe(sales, timeout_s=100, retry=Retry(attempts=1), dead_letter=True)
     async def wait(sale: Sale) -> None:
-        told.append((sale.shop, bus._clock.now_s))
+        timers.append((sale.shop, bus._clock.now_s))
         await asyncio.sleep(sale.amount)
-        told.append((sale.shop, bus._clock.now_s))
+        timers.append((sale.shop, bus._clock.now_s))
 
     async with app.test(clock="manual") as bus, Admin(app.bootstrap_servers) as admin:
         assert app.worker is not None
         member = app.worker.consumer.member_id()
         await bus.send(sales, Sale("short", 60))
         await bus.advance(59.9)
-        assert told == [("short", 0)]
+        assert timers == [("short", 0)]
         assert not any(at.offset for at in (await admin.list_group_offsets("patient")).values())
         await bus.advance(2)
-        assert told == [("short", 0), ("short", 60)]
+        assert timers == [("short", 0), ("short", 60)]
         assert [at.offset for at in (await admin.list_group_offsets("patient")).values()] == [1]
         await bus.send(sales, Sale("long", 150))
         await bus.advance(200)
         await bus.settle()
-        assert [one.error for one in await bus.dead_letters(sales)] == [
+        assert [letter.error for letter in await bus.dead_letters(sales)] == [
             "HandlerTimedOut: the handler took longer than 100 s"
         ]
         assert app.worker.consumer.member_id() == member

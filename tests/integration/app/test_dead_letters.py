@@ -44,12 +44,15 @@ async def test_from_the_bug_to_the_replay() -> None:
         handler = bug.app.routes[0].name
         assert await letters.topics() == await letters.topics("surge") == [DLT]
         assert await letters.topics("other") == []
-        counts = [(one.group, one.handler, one.error, one.records, one.open) for one in await letters.summaries([DLT])]
+        counts = [
+            (summary.group, summary.handler, summary.error, summary.records, summary.open)
+            for summary in await letters.summaries([DLT])
+        ]
         assert counts == [
             ("surge", handler, "builtins.KeyError", 2, 2),
             ("surge", handler, "builtins.ValueError", 2, 2),
         ]
-        (ninth,) = [one async for one in letters.read(DLT, DeadLetterSelection(key=b"9"))]
+        (ninth,) = [letter async for letter in letters.read(DLT, DeadLetterSelection(key=b"9"))]
         assert (ninth.original, ninth.original_offset) == (TopicPartition("rides", 1), 4)
         assert (ninth.message, ninth.attempts, ninth.headers) == ("no zone for ride 9", 2, (("trace", b"t9"),))
         assert 'raise ValueError(f"no zone' in ninth.stack
@@ -59,10 +62,10 @@ async def test_from_the_bug_to_the_replay() -> None:
         bug.broken = False
         before = sorted(bug.handled)
         done = await letters.replay(DLT, DeadLetterSelection(error="ValueError"), rate=1000)
-        assert sorted(one.key or b"" for one in done.done) == [b"3", b"9"]
+        assert sorted(letter.key or b"" for letter in done.done) == [b"3", b"9"]
         await bus.settle()
         assert sorted(bug.handled) == sorted([*before, 3, 9])
-        assert [(one.error, one.open) for one in await letters.summaries([DLT])] == [
+        assert [(summary.error, summary.open) for summary in await letters.summaries([DLT])] == [
             ("builtins.KeyError", 2),
             ("builtins.ValueError", 0),
         ]
@@ -90,14 +93,14 @@ async def test_what_fails_again_is_a_new_dead_letter() -> None:
         await bus.settle()
         await letters.replay(DLT)
         await bus.settle()
-        found = [one async for one in letters.read(DLT)]
-        assert [(one.done, one.original_offset) for one in found] == [(True, 0), (False, 1)]
+        letters_read = [letter async for letter in letters.read(DLT)]
+        assert [(letter.done, letter.original_offset) for letter in letters_read] == [(True, 0), (False, 1)]
         (record,) = [record async for record in read_to_end(bug.app.bootstrap_servers, DLT) if record.offset == 1]
         names = [name for name, _ in record.headers]
         assert names.count("kafka_dlt-original-offset") == 1
         assert len((await letters.replay(DLT)).done) == 1
         await bus.settle()
-        (record,) = [one for one in await bus.records(bug.rides) if one.offset == 2]
+        (record,) = [record for record in await bus.records(bug.rides) if record.offset == 2]
         assert [name for name, _ in record.headers] == [
             "busway_replay-for-group",
             "busway_replay-for-handler",
@@ -112,16 +115,16 @@ async def test_discarded_is_done() -> None:
         for number in (0, 3, 6, 9):
             await bus.send(bug.rides, {"id": number}, "k")
         await bus.settle()
-        (first,) = [one async for one in letters.read(DLT, DeadLetterSelection(limit=1), open_only=True)]
+        (first,) = [letter async for letter in letters.read(DLT, DeadLetterSelection(limit=1), open_only=True)]
         number = first.partition.partition
-        assert [one.offset for one in await letters.discard(DLT, DeadLetterSelection(partition=number, offset=2))] == [
-            2
-        ]
-        assert [one.offset async for one in letters.read(DLT, open_only=True)] == [0, 1, 3]
+        assert [
+            letter.offset for letter in await letters.discard(DLT, DeadLetterSelection(partition=number, offset=2))
+        ] == [2]
+        assert [letter.offset async for letter in letters.read(DLT, open_only=True)] == [0, 1, 3]
         assert len(await letters.discard(DLT, DeadLetterSelection(limit=2))) == 2
-        assert [one.offset for one in (await letters.replay(DLT, dry_run=True)).done] == [3]
+        assert [letter.offset for letter in (await letters.replay(DLT, dry_run=True)).done] == [3]
         assert len(await letters.discard(DLT)) == 1
-        assert [one.offset async for one in letters.read(DLT)] == [0, 1, 2, 3]
+        assert [letter.offset async for letter in letters.read(DLT)] == [0, 1, 2, 3]
         assert len(await bus.records(bug.rides)) == 4
 
 
@@ -147,19 +150,21 @@ async def test_gaps_are_remembered_as_long_as_there_is_room() -> None:
             with pytest.raises(TooManyGaps, match=f"{DLT}-0 has too many gaps .* open from offset 0 on"):
                 await letters.replay(DLT, DeadLetterSelection(error="B"))
             sent = [record async for record in read_to_end(cluster.bootstrap_servers, "rides")]
-            open_ones = [one async for one in letters.read(DLT, open_only=True)]
+            open_ones = [letter async for letter in letters.read(DLT, open_only=True)]
             assert len(sent) == WINDOW  # a gap takes four characters, and those of two windows do not fit
             assert len(open_ones) == 3 * WINDOW
-            assert {one.error for one in open_ones} == {"A", "B"}
+            assert {letter.error for letter in open_ones} == {"A", "B"}
             await letters.replay(DLT)
             values = [int(record.value or b"") async for record in read_to_end(cluster.bootstrap_servers, "rides")]
             assert sorted(values) == list(range(4 * WINDOW))
         committed = await admin.list_group_offsets(f"{DLT}.replayed")
-        assert [(one.offset, one.metadata) for one in committed.values()] == [(4 * WINDOW, "")]
+        assert [(committed_offset.offset, committed_offset.metadata) for committed_offset in committed.values()] == [
+            (4 * WINDOW, "")
+        ]
 
 
 async def test_what_cannot_be_replayed_stays_open() -> None:
-    """Its topic is gone, or nobody wrote down where it came from; the others are replayed, Spring's with their binary numbers too."""
+    """Its topic is gone, or its origin was not recorded; the others are replayed, Spring's with their binary numbers too."""
     async with LocalCluster() as cluster, Admin(cluster.bootstrap_servers) as admin:
         await admin.create_topics([NewTopic("rides", 2), NewTopic(DLT, 1)])
         async with Producer(cluster.bootstrap_servers) as producer:
@@ -171,13 +176,13 @@ async def test_what_cannot_be_replayed_stays_open() -> None:
             ):
                 await producer.send_and_wait(DLT, b"v", headers=headers)
         async with DeadLetters(cluster.bootstrap_servers) as letters:
-            found = await letters.replay(DLT)
-            assert [(one.offset, one.original_offset) for one in found.done] == [(2, 7), (3, 0)]
-            assert [(one.offset, why) for one, why in found.refused] == [
+            replayed = await letters.replay(DLT)
+            assert [(letter.offset, letter.original_offset) for letter in replayed.done] == [(2, 7), (3, 0)]
+            assert [(letter.offset, why) for letter, why in replayed.refused] == [
                 (0, "its topic gone is not there any more"),
                 (1, "its headers do not say which topic it came from and which group failed on it"),
             ]
-            assert [one.offset async for one in letters.read(DLT, open_only=True)] == [0, 1]
+            assert [letter.offset async for letter in letters.read(DLT, open_only=True)] == [0, 1]
             sent = [record async for record in read_to_end(cluster.bootstrap_servers, "rides")]
             assert {
                 record.partition for record in sent if b"@2" in (dict(record.headers)["busway_replay-of"] or b"")
@@ -185,9 +190,11 @@ async def test_what_cannot_be_replayed_stays_open() -> None:
             assert len(sent) == 2
             # What the brokers delete leaves no gap behind.
             await admin.delete_records({TopicPartition(DLT, 0): 1})
-            assert [one.offset for one in await letters.discard(DLT)] == [1]
+            assert [letter.offset for letter in await letters.discard(DLT)] == [1]
         committed = await admin.list_group_offsets(f"{DLT}.replayed")
-        assert [(one.offset, one.metadata) for one in committed.values()] == [(4, "")]
+        assert [(committed_offset.offset, committed_offset.metadata) for committed_offset in committed.values()] == [
+            (4, "")
+        ]
 
 
 async def test_a_topic_made_anew_begins_with_nothing_done() -> None:
@@ -214,7 +221,7 @@ def test_selections_that_make_no_sense(wanted: dict[str, int], text: str) -> Non
 
 @pytest.mark.parametrize("renamed", [False, True])
 async def test_other_handlers_of_the_group_do_not_see_a_replay(renamed: bool) -> None:
-    """They have handled the record; only if nobody has the name of the one that failed, all get it, because none may be lost."""
+    """They have handled the record; only if none has the name of the handler that failed, all get it, because none may be lost."""
     app = App("surge", commit_interval_s=0.01)
     orders = app.topic("orders", value=bytes, format="raw")
     billed, shipped = [], []
@@ -260,4 +267,4 @@ async def test_other_groups_do_not_see_a_replay() -> None:
             await bus.settle()
             await TestBus(other.app).settle()
         assert (bug.handled, other.handled) == ([3, 4], [3, 4])
-        assert [one.value["id"] for one in await bus.records(bug.rides)] == [3, 3, 4]
+        assert [record.value["id"] for record in await bus.records(bug.rides)] == [3, 3, 4]

@@ -54,14 +54,14 @@ class Shop:
         if sale.amount in self.failing:
             raise ValueError(f"sale {sale.amount}")
 
-    async def told(self, bus: TestBus) -> list[int]:
-        """The sales that shops were told of; each must be there once, and once at the head office."""
-        found: dict[str, list[int]] = {"shops": [], "head office": []}
+    async def receipted(self, bus: TestBus) -> list[int]:
+        """The sales with receipts for shops; each must be there once, and once at the head office."""
+        amounts: dict[str, list[int]] = {"shops": [], "head office": []}
         for record in await bus.records(self.receipts):
             assert record.value is not None
-            found["head office" if record.key == "head office" else "shops"].append(record.value.amount)
-        assert sorted(found["shops"]) == sorted(found["head office"])
-        return sorted(found["shops"])
+            amounts["head office" if record.key == "head office" else "shops"].append(record.value.amount)
+        assert sorted(amounts["shops"]) == sorted(amounts["head office"])
+        return sorted(amounts["shops"])
 
 
 async def sell(bus: TestBus, service: Shop, amounts: range) -> None:
@@ -71,10 +71,10 @@ async def sell(bus: TestBus, service: Shop, amounts: range) -> None:
 
 def totals(amounts: set[int]) -> dict[str, int]:
     """What must come of these sales."""
-    found: dict[str, int] = {}
+    sums: dict[str, int] = {}
     for amount in amounts:
-        found[f"shop {amount % 5}"] = found.get(f"shop {amount % 5}", 0) + amount
-    return found
+        sums[f"shop {amount % 5}"] = sums.get(f"shop {amount % 5}", 0) + amount
+    return sums
 
 
 @pytest.mark.parametrize("options", [{}, {"concurrency": 8}, {"ordering": "partition"}])
@@ -85,11 +85,11 @@ async def test_what_is_sent_and_kept_is_there_once(options: dict[str, Any]) -> N
         await sell(bus, service, range(1, 200))
         await bus.settle()
         assert dict(service.totals) == totals(set(range(1, 200)))
-        assert await service.told(bus) == list(range(1, 200))
+        assert await service.receipted(bus) == list(range(1, 200))
         await bus.restart()
         assert dict(service.totals) == totals(set(range(1, 200)))
         await bus.settle()
-        assert await service.told(bus) == list(range(1, 200))
+        assert await service.receipted(bus) == list(range(1, 200))
 
 
 async def test_a_failed_attempt_leaves_nothing_behind() -> None:
@@ -101,7 +101,7 @@ async def test_a_failed_attempt_leaves_nothing_behind() -> None:
         await bus.settle()
         handled = set(range(1, 40)) - {7, 8}
         assert dict(service.totals) == totals(handled)
-        assert await service.told(bus) == sorted(handled)
+        assert await service.receipted(bus) == sorted(handled)
         letters = await bus.dead_letters(service.sales)
         assert sorted(letter.error for letter in letters) == ["ValueError: sale 7", "ValueError: sale 8"]
 
@@ -121,7 +121,7 @@ async def test_nothing_counts_twice_wherever_the_service_is_killed(point: str) -
         await sell(bus, service, range(61, 66))
         await bus.settle()
         assert dict(service.totals) == totals(set(range(1, 66)))
-        assert await service.told(bus) == list(range(1, 66))
+        assert await service.receipted(bus) == list(range(1, 66))
 
 
 @pytest.mark.parametrize(
@@ -192,10 +192,10 @@ async def test_flushed_rows_keep_their_place_before_those_that_are_put_again() -
         for amount in range(1, 5):
             await bus.send(sales, Sale("shop", amount), key="shop")
         await bus.settle()
-        found = [(record.key, record.value) for record in await bus.records(having.topic)]
+        row_records = [(record.key, record.value) for record in await bus.records(having.topic)]
         to_a = [("a", False), ("b", False), ("a", True)]
         to_b = [("b", False), ("a", False), ("b", True)]
-        assert found == [*to_a, *to_b, *to_a]
+        assert row_records == [*to_a, *to_b, *to_a]
         assert dict(having) == {"a": True, "b": False}
         await bus.restart()
         assert dict(having) == {"a": True, "b": False}
@@ -235,7 +235,7 @@ async def test_what_cannot_be_exactly_once_is_refused_by_name() -> None:
 
 
 async def test_a_fenced_producer_is_replaced() -> None:
-    """Its partitions are begun anew from what is committed: nothing is lost, nothing counts twice, the app goes on."""
+    """Its partitions are begun again from what is committed: nothing is lost, nothing counts twice, the app goes on."""
     service = Shop()
     async with service.app.test() as bus, Admin(service.app.bootstrap_servers) as admin:
         for begin in (1, 21, 41):
@@ -247,7 +247,7 @@ async def test_a_fenced_producer_is_replaced() -> None:
         await sell(bus, service, range(61, 81))
         await bus.settle()
         assert dict(service.totals) == totals(set(range(1, 81)))
-        assert await service.told(bus) == list(range(1, 81))
+        assert await service.receipted(bus) == list(range(1, 81))
         worker = service.app.worker
         assert worker is not None
         assert worker.transactor is not None
@@ -357,7 +357,7 @@ async def test_members_that_come_and_go_double_nothing() -> None:
             await loading
         await bus.settle()
         assert dict(service.totals) == totals(set(range(1, number)))
-        assert await service.told(bus) == list(range(1, number))
+        assert await service.receipted(bus) == list(range(1, number))
 
 
 async def test_what_a_task_sends_that_outlives_its_handler_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""What extends an app: told of all that happens, in order; its failures stop the app."""
+"""What extends an app: notified of all that happens, in order; its failures stop the app."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ P0 = TopicPartition("rides", 0)
 
 
 class Diary(Extension):
-    """Writes down what it is told."""
+    """Records its notifications."""
 
     def __init__(self, name: str = "", pages: list[Any] | None = None) -> None:
         self.name = name
@@ -163,7 +163,7 @@ async def test_an_extension_may_say_where_to_go_on() -> None:
 
 @pytest.mark.parametrize("where", ["assigned", "finished", "committed", "reached", "revoked"])
 async def test_an_extension_that_fails_stops_the_app(where: str) -> None:
-    """With its class, what it was told, and the cause."""
+    """With its class, what it was given, and the cause."""
     app = service()
     rides = app.topic("rides", value=Ride, format="json")
 

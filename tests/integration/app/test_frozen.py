@@ -105,28 +105,28 @@ async def sell(producer: Producer, numbers: Iterable[int], shop: str, *, slow: b
         await producer.send_and_wait("sales", sale, shop.encode(), partition=of_partition(shop))
 
 
-async def told(bootstrap: str) -> Counter[int]:
+async def receipt_counts(bootstrap: str) -> Counter[int]:
     """How often there is a receipt of each sale."""
-    found: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     async for record in read_to_end(bootstrap, "receipts", isolation_level="read_committed"):
-        found[json.loads(record.value or b"")["number"]] += 1
-    return found
+        counts[json.loads(record.value or b"")["number"]] += 1
+    return counts
 
 
 async def rows(bootstrap: str) -> Mapping[str, list[dict[str, int]]]:
     """What rows of each shop were, one after the other."""
-    found: dict[str, list[dict[str, int]]] = {}
+    shop_rows: dict[str, list[dict[str, int]]] = {}
     async for record in read_to_end(bootstrap, "totals", isolation_level="read_committed"):
-        found.setdefault((record.key or b"").decode(), []).append(json.loads(record.value or b""))
-    return found
+        shop_rows.setdefault((record.key or b"").decode(), []).append(json.loads(record.value or b""))
+    return shop_rows
 
 
 async def until_told(bootstrap: str, wanted: set[int]) -> Counter[int]:
     """The receipts, when there is one of each of these sales."""
     async with asyncio.timeout(SECONDS):
-        while not wanted <= (found := await told(bootstrap)).keys():
+        while not wanted <= (counts := await receipt_counts(bootstrap)).keys():
             await asyncio.sleep(0.05)
-    return found
+    return counts
 
 
 async def until_shared(bootstrap: str, count: int) -> None:
@@ -134,23 +134,23 @@ async def until_shared(bootstrap: str, count: int) -> None:
     async with Admin(bootstrap) as admin, asyncio.timeout(SECONDS):
         while True:
             members = (await admin.describe_group("adding")).members
-            if len(members) == count and all(one.partitions for one in members):
+            if len(members) == count and all(member.partitions for member in members):
                 return
             await asyncio.sleep(0.05)
 
 
 async def make_topics(bootstrap: str) -> None:
-    """Before somebody writes to them."""
+    """Before a service writes to them."""
     async with Admin(bootstrap) as admin:
         await admin.create_topics([NewTopic("sales", 2), NewTopic("receipts", 2)])
 
 
-def check_rows(found: Mapping[str, list[dict[str, int]]], sold: Mapping[str, Iterable[int]]) -> None:
+def check_rows(rows_read: Mapping[str, list[dict[str, int]]], sold: Mapping[str, Iterable[int]]) -> None:
     """Each row comes out of the one before it by one sale, and the last one holds all of them: no late row was written."""
     for shop, numbers in sold.items():
-        counts = [row["count"] for row in found[shop]]
+        counts = [row["count"] for row in rows_read[shop]]
         assert counts == sorted(set(counts)), f"{shop}: {counts}"
-        assert found[shop][-1] == {"count": len([*numbers]), "sum": sum(numbers)}, shop
+        assert rows_read[shop][-1] == {"count": len([*numbers]), "sum": sum(numbers)}, shop
 
 
 async def test_a_process_that_was_frozen_writes_nothing_afterwards(bootstrap: str) -> None:
@@ -177,8 +177,8 @@ async def test_a_process_that_was_frozen_writes_nothing_afterwards(bootstrap: st
         await until_shared(bootstrap, 2)
         await sell(producer, range(20, 30), "shop a")
         await sell(producer, range(30, 40), "shop b")
-        found = await until_told(bootstrap, set(range(40)))
-    assert {number: count for number, count in found.items() if count > 1} == {}
+        counts = await until_told(bootstrap, set(range(40)))
+    assert {number: count for number, count in counts.items() if count > 1} == {}
     check_rows(await rows(bootstrap), {"shop a": range(30), "shop b": range(30, 40)})
     for service in (frozen, other):
         assert await service.end(signal.SIGTERM) == 0, service.lines
@@ -186,7 +186,7 @@ async def test_a_process_that_was_frozen_writes_nothing_afterwards(bootstrap: st
 
 
 async def test_kills_under_load_lose_and_double_nothing(bootstrap: str) -> None:
-    """SIGKILL at random moments while sales come in: each is told of once, and counted once, by a handler that does not look."""
+    """SIGKILL at random moments while sales come in: each has one receipt, and counted once, by a handler that does not look."""
     chance = random.Random(seed(1))
     await make_topics(bootstrap)
     sold: dict[str, list[int]] = {shop: [] for shop in SHOPS}
@@ -213,8 +213,8 @@ async def test_kills_under_load_lose_and_double_nothing(bootstrap: str) -> None:
         selling = False
         await loading
     wanted = {number for numbers in sold.values() for number in numbers}
-    found = await until_told(bootstrap, wanted)
-    assert {number: count for number, count in found.items() if count > 1} == {}
-    assert found.keys() == wanted
+    counts = await until_told(bootstrap, wanted)
+    assert {number: count for number, count in counts.items() if count > 1} == {}
+    assert counts.keys() == wanted
     check_rows(await rows(bootstrap), sold)
     assert await service.end(signal.SIGTERM) == 0, service.lines

@@ -50,7 +50,7 @@ async def test_a_parked_key_holds_itself_alone() -> None:
 
 async def test_what_was_handled_ahead_of_a_parked_record_does_not_come_again() -> None:
     """The service is killed while a record waits: the next one handles that record and its key, and nothing that was finished beyond it;
-    an offset that somebody else has committed since, without metadata, is followed to the letter."""
+    an offset that another client has committed since, without metadata, is followed to the letter."""
     app = service()
     rides = app.topic("rides", value=Ride, format="json", partitions=1)
     parked = asyncio.Event()
@@ -75,8 +75,8 @@ async def test_what_was_handled_ahead_of_a_parked_record_does_not_come_again() -
 
         async def remembered() -> bool:
             async with Admin(app.bootstrap_servers) as admin:
-                found = await admin.list_group_offsets(app.group_id)
-            return any(at == OffsetAndMetadata(6, f"1;{','.join(['1+2'] * 8)}") for at in found.values())
+                offsets = await admin.list_group_offsets(app.group_id)
+            return any(at == OffsetAndMetadata(6, f"1;{','.join(['1+2'] * 8)}") for at in offsets.values())
 
         await until(remembered)
         assert parked.is_set()
@@ -283,7 +283,9 @@ async def test_what_runs_ahead_of_a_parked_record_has_a_bound(monkeypatch: pytes
 
         async def ahead() -> bool:
             assert app.worker is not None
-            return any(one.paused and one.done.open == len(done) - 2 for one in app.worker._assigned.values())
+            return any(
+                assigned.paused and assigned.done.open == len(done) - 2 for assigned in app.worker._assigned.values()
+            )
 
         await until(ahead)
         assert 700 <= len(done) <= 800
@@ -461,11 +463,13 @@ async def test_batches_are_in_order_and_full_when_there_is_enough() -> None:
         for number in range(95):
             await rides.send_soon(Ride(f"r{number}"), key=f"k{number % 9}")
         await bus.settle()
-        await until(_committed(app, {partition: len(found) for partition, found in offsets.items()}))
+        await until(
+            _committed(app, {partition: len(partition_offsets) for partition, partition_offsets in offsets.items()})
+        )
     assert sum(map(len, values)) == 95
     assert max(map(len, values)) == 10
-    for found in offsets.values():
-        assert found == list(range(len(found)))
+    for partition_offsets in offsets.values():
+        assert partition_offsets == list(range(len(partition_offsets)))
 
 
 async def test_a_poison_record_is_found_by_halving() -> None:
@@ -545,7 +549,7 @@ async def test_a_batch_that_fills_does_not_hold_the_stop() -> None:
 
         async def waits() -> bool:
             assert app.worker is not None
-            return any(lane._resting for one in app.worker._assigned.values() for lane in one.lanes)
+            return any(lane._resting for assigned in app.worker._assigned.values() for lane in assigned.lanes)
 
         await until(waits)
         async with asyncio.timeout(patient(4)):
@@ -578,9 +582,9 @@ async def test_a_result_is_published_under_the_key_of_its_record() -> None:
         for zone in range(3):
             await bus.send(rides, Ride(f"r{zone}", zone), key=f"k{zone}")
         await bus.settle()
-        found = [(one.key, one.value) for one in await bus.records(quotes)]
-        assert found == [("k1", Quote("r1")), ("k2", Quote("r2")), ("k2", Quote("more"))]
-        assert [one.key for one in await bus.records(copies)] == [2, 2, 4]
+        results = [(record.key, record.value) for record in await bus.records(quotes)]
+        assert results == [("k1", Quote("r1")), ("k2", Quote("r2")), ("k2", Quote("more"))]
+        assert [record.key for record in await bus.records(copies)] == [2, 2, 4]
 
 
 async def test_a_result_that_does_not_fit_is_a_failure_of_the_record() -> None:

@@ -26,7 +26,7 @@ async def test_a_handler_that_keeps_the_event_loop_is_named(
             pass
 
     @app.subscribe(things)
-    async def handle(thing: int) -> None:
+    async def handle(value: int) -> None:
         compute()
 
     async with app.test() as bus:

@@ -50,7 +50,7 @@ class Service:
         )
         return cls(process)
 
-    async def told(self, text: str) -> str:
+    async def logged(self, text: str) -> str:
         """Read its log up to a line with this text; that line."""
         assert self.process.stderr is not None
         async with asyncio.timeout(SECONDS):
@@ -100,8 +100,8 @@ async def handled(bootstrap: str) -> list[int]:
 
 async def committed(bootstrap: str) -> dict[int, int]:
     async with Admin(bootstrap) as admin:
-        found = await admin.list_group_offsets("counting")
-    return {partition.partition: offset.offset for partition, offset in found.items()}
+        offsets = await admin.list_group_offsets("counting")
+    return {partition.partition: offset.offset for partition, offset in offsets.items()}
 
 
 async def test_a_kill_in_the_middle_of_a_handler_repeats_its_record(bootstrap: str) -> None:
@@ -138,11 +138,11 @@ async def test_a_second_ctrl_c_ends_at_once(bootstrap: str) -> None:
     service = await Service.start(bootstrap, level="info")
     await service.until("begins 0")
     service.process.send_signal(signal.SIGINT)
-    told = await service.told("Ctrl-C again ends it at once")
-    assert "counting stops: it waits up to 15 s for its handlers, which have 1 record; " in told
+    log_line = await service.logged("Ctrl-C again ends it at once")
+    assert "counting stops: it waits up to 15 s for its handlers, which have 1 record; " in log_line
     service.process.send_signal(signal.SIGTERM)  # as a supervisor passes on what a service manager has sent to all
     service.process.send_signal(signal.SIGINT)
-    await service.told("counting ends at once; what it has not committed is handled again")
+    await service.logged("counting ends at once; what it has not committed is handled again")
     await service.process.communicate()
     assert service.process.returncode == -signal.SIGINT
     assert set((await committed(bootstrap)).values()) <= {0}
@@ -154,7 +154,7 @@ async def test_brokers_are_waited_for_at_the_start_on_request() -> None:
         address = cluster.bootstrap_servers
         await cluster.stop()
         service = await Service.start(address, "--wait", "600")
-        assert "; is one running? `busway up` starts one" in await service.told(
+        assert "; is one running? `busway up` starts one" in await service.logged(
             "counting waits up to 600 s at its start"
         )
         await cluster.start()
@@ -166,7 +166,7 @@ async def test_brokers_are_waited_for_at_the_start_on_request() -> None:
 async def test_a_signal_ends_a_service_that_waits_for_its_brokers() -> None:
     """At once, with 0, as one that runs."""
     service = await Service.start("127.0.0.1:1", "--wait", "600")
-    await service.told("counting waits up to 600 s at its start")
+    await service.logged("counting waits up to 600 s at its start")
     code, err = await service.end(signal.SIGTERM)
     assert (code, err) == (0, "")
 
@@ -186,9 +186,9 @@ async def test_two_processes_share_and_one_is_killed(bootstrap: str) -> None:
     first, second = await Service.start(bootstrap), await Service.start(bootstrap)
     async with Admin(bootstrap) as admin, asyncio.timeout(SECONDS):
         while True:
-            if "counting" in [one.group_id for one in await admin.list_groups()]:
+            if "counting" in [group.group_id for group in await admin.list_groups()]:
                 members = (await admin.describe_group("counting")).members
-                if sorted(len(one.partitions) for one in members) == [1, 1]:
+                if sorted(len(member.partitions) for member in members) == [1, 1]:
                     break
             await asyncio.sleep(0.05)
     await send(bootstrap, [{"id": number} for number in range(10, 30)], partition=None)
@@ -196,8 +196,8 @@ async def test_two_processes_share_and_one_is_killed(bootstrap: str) -> None:
     await send(bootstrap, [{"id": number} for number in range(30, 50)], partition=None)
     wanted = {*range(4), *range(10, 50)}
     async with asyncio.timeout(SECONDS):
-        while set(found := await handled(bootstrap)) != wanted:
+        while set(lines := await handled(bootstrap)) != wanted:
             await asyncio.sleep(0.05)
     code, _ = await first.end(signal.SIGINT)
     assert code == 0
-    assert max(collections.Counter(found).values()) <= 2
+    assert max(collections.Counter(lines).values()) <= 2

@@ -17,7 +17,7 @@ class Job:
 
 
 async def test_a_queue_settles_with_all_done_or_put_aside() -> None:
-    """`settle` waits for the queue too: what fails comes again, and what nobody can do is among its dead letters."""
+    """`settle` waits for the queue too: what fails comes again, and what no handler can do is among its dead letters."""
     app = App("svc")
     jobs = app.topic("jobs", value=Job, format="json", partitions=2)
     done: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""Topics that somebody else writes: their schemas are read, never registered; and many who wait for a global table at once."""
+"""Topics that another service writes: their schemas are read, never registered; and many who wait for a global table at once."""
 
 import asyncio
 import logging
@@ -98,7 +98,7 @@ async def test_records_of_another_writer_are_read_into_own_classes() -> None:
 
 
 async def test_a_handler_cannot_publish_to_a_read_only_topic() -> None:
-    """It is told at start, with the handler's line."""
+    """It is refused at start, with the handler's line."""
     app = App("reader")
     source = app.topic("in", value=str, format="json")
     target = app.topic("out", value=str, format="json", read_only=True)
@@ -177,7 +177,7 @@ async def test_everyone_who_waits_for_a_global_table_sees_what_was_there_when_th
 
 
 def test_a_global_table_is_of_the_event_loop_that_the_app_runs_in() -> None:
-    """An app that ran in one loop runs in another; whoever waits for the table waits there."""
+    """An app that ran in one loop runs in another; a handler that waits for the table waits there."""
     app = App("prices")
     prices = app.global_table("prices", value=int, format="json")
 

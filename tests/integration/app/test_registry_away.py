@@ -99,22 +99,22 @@ COMPACT = {"cleanup.policy": "compact"}
 @pytest.fixture
 async def registry(tmp_path: Path) -> AsyncIterator[FickleRegistry]:
     """One that is there at first."""
-    async with fickle_registry(tmp_path) as found:
-        yield found
+    async with fickle_registry(tmp_path) as url:
+        yield url
 
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[LocalCluster]:
     """A broker."""
-    async with LocalCluster() as found:
-        yield found
+    async with LocalCluster() as local_cluster:
+        yield local_cluster
 
 
 @pytest.mark.parametrize("kind", ["table", "global_table"])
 async def test_rows_of_another_version_are_read_back_once_the_registry_is_there(
     cluster: LocalCluster, registry: FickleRegistry, kind: str
 ) -> None:
-    """It goes away between the start of the app and the reading of its rows; the app waits, or ends when it is told to."""
+    """It goes away between the start of the app and the reading of its rows; the app waits, or ends on request."""
 
     @contextlib.asynccontextmanager
     async def without_registry(app: App) -> AsyncIterator[None]:

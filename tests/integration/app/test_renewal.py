@@ -153,7 +153,7 @@ async def test_a_second_renewal_right_behind_the_first_loses_nothing(monkeypatch
 
 
 async def test_a_partition_that_was_full_goes_on_after_a_renewal() -> None:
-    """Its consumer has paused it, and is told to go on."""
+    """Its consumer has paused it, and resumes it."""
     service = Copying()
     async with service.app.test() as bus, asyncio.timeout(patient(30)):
         key = await key_of(service, FULL)
@@ -242,7 +242,7 @@ async def test_partitions_go_at_once_although_their_producer_is_renewed() -> Non
                 await asyncio.sleep(0.01)
             second.set()
             await proxy.asked(ApiKey.JOIN_GROUP, joins + 1)
-            while sum(service.worker.positions().get(one, 0) for one in (EMPTY, FULL)) < 2:
+            while sum(service.worker.positions().get(partition, 0) for partition in (EMPTY, FULL)) < 2:
                 await asyncio.sleep(0.01)
             assert sorted([record.value or 0 async for record in service.app.read(service.copies)]) == [1, 2]
 
@@ -269,7 +269,7 @@ async def test_a_partition_that_goes_while_it_waits_to_be_begun_anew_is_not_begu
 
 
 async def test_nobody_waits_for_room_among_what_can_never_be_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once transactions have failed for good; else the app would wait for its handlers before it told what is wrong."""
+    """Once transactions have failed for good; else the app would wait for its handlers before it reported the error."""
     service = Copying(drain_timeout_s=600)
 
     async def fail(*_: object) -> None:

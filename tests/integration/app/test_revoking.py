@@ -32,16 +32,16 @@ async def proxy() -> AsyncIterator[Proxy]:
 def group_of(app: App) -> GroupMember:
     """The app as its group's member."""
     assert app.worker is not None
-    found = app.worker.consumer._group
-    assert found is not None
-    return found
+    membership = app.worker.consumer._group
+    assert membership is not None
+    return membership
 
 
 async def committed(proxy: Proxy, group: str) -> int | None:
     """How far the group is."""
     async with Admin(proxy.target) as admin:
-        found = (await admin.list_group_offsets(group)).get(THINGS)
-    return found.offset if found is not None else None
+        committed_offset = (await admin.list_group_offsets(group)).get(THINGS)
+    return committed_offset.offset if committed_offset is not None else None
 
 
 async def test_a_revoke_waits_for_what_was_sent(proxy: Proxy) -> None:
@@ -51,8 +51,8 @@ async def test_a_revoke_waits_for_what_was_sent(proxy: Proxy) -> None:
     results = app.topic("results", value=int, format="json", partitions=1)
 
     @app.subscribe(things)
-    async def handle(thing: int) -> None:
-        await app.send_soon(results, thing)
+    async def handle(value: int) -> None:
+        await app.send_soon(results, value)
 
     async with app, asyncio.timeout(patient(20)):
         await things.send(1)
@@ -66,7 +66,7 @@ async def test_a_revoke_waits_for_what_was_sent(proxy: Proxy) -> None:
         joins = proxy.requests.count(ApiKey.JOIN_GROUP)
         while app.worker.consumer._fetcher.assigned[THINGS].position != 2:
             await asyncio.sleep(0.01)
-        while not any(lane.sending() for one in app.worker._assigned.values() for lane in one.lanes):
+        while not any(lane.sending() for assigned in app.worker._assigned.values() for lane in assigned.lanes):
             await asyncio.sleep(0.01)
         group_of(app).subscribe(["things"])
         while not app.worker._closing.locked():
@@ -87,7 +87,7 @@ async def test_a_partition_that_has_gone_is_not_committed_again(proxy: Proxy) ->
     things = app.topic("things", value=int, format="json", partitions=1)
 
     @app.subscribe(things)
-    async def handle(thing: int) -> None:
+    async def handle(value: int) -> None:
         pass
 
     async with app, asyncio.timeout(patient(20)):
@@ -114,10 +114,10 @@ async def test_what_comes_while_a_partition_is_given_up_is_not_committed(
     begun, goes_on, handled = asyncio.Event(), asyncio.Event(), list[int]()
 
     @app.subscribe(things, guarantee=guarantee)
-    async def handle(thing: int) -> None:
+    async def handle(value: int) -> None:
         begun.set()
         await goes_on.wait()
-        handled.append(thing)
+        handled.append(value)
 
     async with app, asyncio.timeout(patient(20)):
         await things.send(1)

@@ -1,4 +1,4 @@
-"""An app that is told to stop ends soon, whatever its brokers and handlers do."""
+"""An app that is stopped ends soon, whatever its brokers and handlers do."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from busway_protocol.apis import ApiKey
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("programs_end")]
 SOON_S = patient(10)
-"""Far below the 120 s of the delivery timeout; what is asserted is that nobody waits for that."""
+"""Far below the 120 s of the delivery timeout; the test asserts that the stop does not wait for it."""
 
 
 @pytest.fixture(autouse=True)
@@ -40,9 +40,9 @@ async def test_results_that_nobody_acknowledges_do_not_hold_an_app(caplog: pytes
         with caplog.at_level(logging.WARNING, "busway"):
             async with asyncio.timeout(SOON_S):
                 await app.stop()
-        for one in late:
+        for task in late:
             with pytest.raises(DeliveryFailed, match="results-0: the producer was stopped"):
-                await one
+                await task
     assert "records that were not acknowledged: results-0: 3" in caplog.text
 
 
@@ -63,7 +63,7 @@ async def test_a_broker_that_is_silent_does_not_hold_an_app(
         handled = asyncio.Event()
 
         @app.subscribe(things)
-        async def handle(thing: dict) -> None:  # type: ignore[type-arg]
+        async def handle(value: dict) -> None:  # type: ignore[type-arg]
             handled.set()
 
         await app.start()
@@ -85,7 +85,7 @@ async def test_as_many_plain_calls_as_concurrency_says_run_at_once() -> None:
     together = threading.Barrier(64)
 
     @app.subscribe(things, concurrency=64, retry=Retry(attempts=1))
-    def meet(thing: int) -> None:
+    def meet(value: int) -> None:
         together.wait(patient(10))
 
     async with app.test() as bus:
@@ -101,15 +101,15 @@ async def test_a_plain_handler_sees_its_context_and_its_errors_come_back() -> No
     attempts = []
 
     @app.subscribe(things, retry=Retry(attempts=2))
-    def fail(thing: int, context: Context[None]) -> None:
-        attempts.append((thing, context.attempt))
-        raise StopIteration if thing else LookupError("no such thing")
+    def fail(value: int, context: Context[None]) -> None:
+        attempts.append((value, context.attempt))
+        raise StopIteration if value else LookupError("no such thing")
 
     async with app.test() as bus:
         for number in range(2):
             await bus.send(things, number)
         await bus.settle()
-        errors = [one.error for one in await bus.dead_letters(things)]
+        errors = [letter.error for letter in await bus.dead_letters(things)]
     assert sorted(attempts) == [(0, 1), (0, 2), (1, 1), (1, 2)]
     assert errors == ["LookupError: no such thing", "RuntimeError: the handler raised StopIteration"]
 

@@ -204,7 +204,7 @@ async def test_a_row_of_another_partition_is_refused_with_the_way_out() -> None:
         assert "NotHere: table drivers" in letter.error
         assert "another instance may have" in letter.error
         assert dict(drivers) == {}
-        await drivers.put(5, 7)  # nobody's handler: this instance has all partitions
+        await drivers.put(5, 7)  # no handler: this instance has all partitions
         assert drivers[5] == 7
         home = drivers.home(5)
         assert home is not None
@@ -271,10 +271,10 @@ def _joining(*, table: bool, consumer: dict[str, Any]) -> App:
 
 def _owned(app: App) -> dict[str, set[int]]:
     assert app.worker is not None
-    found: dict[str, set[int]] = {}
+    owned: dict[str, set[int]] = {}
     for topic, number in app.worker.consumer.assignment():
-        found.setdefault(topic, set()).add(number)
-    return found
+        owned.setdefault(topic, set()).add(number)
+    return owned
 
 
 @pytest.mark.slow
@@ -301,30 +301,30 @@ async def _nothing(sale: Sale) -> None:
 
 async def test_rows_go_with_their_partitions_to_another_instance() -> None:
     """A second instance takes half of the partitions: its rows are read back there and gone here, and each is in one place."""
-    one, two = Shops(), Shops()
-    async with on_one_bus(one.app, two.app), one.app:
+    first, second = Shops(), Shops()
+    async with on_one_bus(first.app, second.app), first.app:
         for number in range(40):
-            await one.sales.send(Sale(f"s{number}", 1), key=f"s{number}")
-        bus = TestBus(one.app)
+            await first.sales.send(Sale(f"s{number}", 1), key=f"s{number}")
+        bus = TestBus(first.app)
         await bus.settle()
-        before = dict(one.totals)
+        before = dict(first.totals)
         assert len(before) == 40
-        with one.totals.changes() as gone:
-            async with two.app:
+        with first.totals.changes() as gone:
+            async with second.app:
                 async with asyncio.timeout(patient(20)):
-                    while len(one.totals.held) != 2 or len(two.totals.held) != 2:
-                        await gone.get() if len(one.totals.held) == 4 else await asyncio.sleep(0.01)
-                assert one.totals.held | two.totals.held == {0, 1, 2, 3}
-                assert not one.totals.keys() & two.totals.keys()
-                assert {**one.totals, **two.totals} == before
+                    while len(first.totals.held) != 2 or len(second.totals.held) != 2:
+                        await gone.get() if len(first.totals.held) == 4 else await asyncio.sleep(0.01)
+                assert first.totals.held | second.totals.held == {0, 1, 2, 3}
+                assert not first.totals.keys() & second.totals.keys()
+                assert {**first.totals, **second.totals} == before
         async with asyncio.timeout(patient(20)):
-            while len(one.totals.held) != 4:
+            while len(first.totals.held) != 4:
                 await asyncio.sleep(0.01)
-        assert dict(one.totals) == before
+        assert dict(first.totals) == before
 
 
 async def test_rows_stay_while_a_rebalance_gives_their_partitions_back(caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody who looks meanwhile finds a row gone, and none is read again but for what somebody else has written since."""
+    """No reader finds a row gone meanwhile, and none is read again but for what another instance has written since."""
     caplog.set_level("INFO", "busway.app")
     shops = Shops(consumer={**FAST, "partition_assignment_strategy": ("range",)})  # which gives everything up first
     async with on_one_bus(shops.app), shops.app:
@@ -472,7 +472,7 @@ def test_types_of_a_table() -> None:
 
 
 async def test_rows_by_another_key_need_their_events_in_order() -> None:
-    """A record that is tried again comes after later ones of other keys, so what is in the row could not be told."""
+    """A record that is tried again comes after later ones of other keys, so what is in the row would be unknown."""
     refusals: list[str] = []
     app = App("shops", consumer=FAST)
     sales = app.topic("sales", value=Sale, format="json", partitions=1)
@@ -574,9 +574,11 @@ async def test_a_deleted_row_of_a_global_table_is_gone_from_every_partition() ->
     zones = app.global_table("zones", value=int, format="json", partitions=4)
     async with on_one_bus(app), app:
         first = await zones.put("a", 1)
-        mine = first.partition
+        own_partition = first.partition
         for step, value in enumerate((2, 3), 1):
-            await zones.topic.send(value, "a", partition=(mine + step) % 4, timestamp_ms=first.timestamp_ms + 5 - step)
+            await zones.topic.send(
+                value, "a", partition=(own_partition + step) % 4, timestamp_ms=first.timestamp_ms + 5 - step
+            )
         await zones.topic.send(4, "b", partition=0)
         await zones.topic.send(None, "b", partition=1)
         await zones.caught_up()
@@ -594,21 +596,21 @@ async def test_what_was_flushed_stays_though_the_handler_fails() -> None:
     app = App("shops", consumer=FAST)
     sales = app.topic("sales", value=Sale, format="json", partitions=1)
     first, second = app.table("first", value=int, format="json"), app.table("second", value=int, format="json")
-    found: list[tuple[int | None, int | None]] = []
+    values: list[tuple[int | None, int | None]] = []
 
     @app.subscribe(sales, retry=Retry(attempts=2))
     async def keep(sale: Sale) -> None:
-        found.append((first.get(sale.shop), second.get(sale.shop)))
+        values.append((first.get(sale.shop), second.get(sale.shop)))
         await first.put(sale.shop, sale.amount)
         await first.flush()
         await second.put(sale.shop, sale.amount)
-        if len(found) == 1:
+        if len(values) == 1:
             raise ConnectionError("the till is away")
 
     async with app.test() as bus:
         await bus.send(sales, Sale("a", 7), key="a")
         await bus.settle()
-        assert found == [(None, None), (7, None)]
+        assert values == [(None, None), (7, None)]
         assert (dict(first), dict(second)) == ({"a": 7}, {"a": 7})
 
 
@@ -643,14 +645,14 @@ async def test_a_batch_may_change_a_row_more_than_once() -> None:
 
 
 async def test_a_batch_that_asks_what_is_in_a_row_cannot_flush() -> None:
-    """What is in a row is told by its last record, so half a batch that stays would pass for the whole; refused with the way out."""
+    """The last record of a row has its value, so half a batch that stays would pass for the whole; refused with the way out."""
     app = App("shops", consumer=FAST)
     sales = app.topic("sales", value=Sale, format="json", partitions=1)
     totals = app.table("totals", value=int, format="json")
 
     @app.subscribe(sales, batch=Batch(), retry=Retry(attempts=1))
-    async def add(found: list[ConsumerRecord[str, Sale]]) -> None:
-        assert not totals.includes("a", found[0])
+    async def add(records: list[ConsumerRecord[str, Sale]]) -> None:
+        assert not totals.includes("a", records[0])
         await totals.put("a", 1)
         await totals.flush()
 
@@ -694,11 +696,11 @@ async def test_what_could_not_be_flushed_is_taken_back() -> None:
     app = App("shops", consumer=FAST)
     sales = app.topic("sales", value=Sale, format="json", partitions=1)
     notes = app.table("notes", value=str, format="json", configs={"max.message.bytes": "1000"})
-    found: list[str | None] = []
+    values: list[str | None] = []
 
     @app.subscribe(sales, retry=Retry(attempts=2))
     async def keep(sale: Sale) -> None:
-        found.append(notes.get("small"))
+        values.append(notes.get("small"))
         await notes.put("small", "written")
         if sale.amount > 1:
             await notes.put("large", "x" * 2000)
@@ -707,8 +709,8 @@ async def test_what_could_not_be_flushed_is_taken_back() -> None:
     async with app.test() as bus:
         await bus.send(sales, Sale("a", 2), key="a")
         await bus.settle()
-        assert (found, dict(notes), len(await bus.dead_letters(sales))) == ([None, None], {}, 1)
+        assert (values, dict(notes), len(await bus.dead_letters(sales))) == ([None, None], {}, 1)
         await bus.send(sales, Sale("a", 1), key="a")
         await bus.settle()
         await bus.restart()
-        assert (len(found), dict(notes)) == (3, {"small": "written"})
+        assert (len(values), dict(notes)) == (3, {"small": "written"})

@@ -98,8 +98,8 @@ async def test_rows_are_in_the_topic_in_the_order_of_the_decisions() -> None:
         await shops.at_work.wait()
         await bus.send(shops.refunds, Sale("b", -1), key="b")
         await bus.settle()
-        found = [(record.key, record.value) for record in await bus.records(shops.totals.topic)]
-        assert found == [("a", 100), ("refunds", 99)]
+        row_records = [(record.key, record.value) for record in await bus.records(shops.totals.topic)]
+        assert row_records == [("a", 100), ("refunds", 99)]
 
 
 async def test_nobody_decides_on_what_is_taken_back() -> None:

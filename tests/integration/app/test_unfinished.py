@@ -19,7 +19,7 @@ class AtTheEnd(Extension):
 
 
 async def test_unfinished_records_are_counted() -> None:
-    """One that hangs and one that is parked; the one behind it that nobody began does not count, and one that was handled does not."""
+    """One that hangs and one that is parked; the one behind it that was not begun does not count, and one that was handled does not."""
     app = App("hang", drain_timeout_s=0.05)
     rides = app.topic("rides", value=dict, format="json", partitions=2)
     hanging, parked, handled = asyncio.Event(), asyncio.Event(), asyncio.Event()

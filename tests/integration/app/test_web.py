@@ -75,8 +75,8 @@ def site(*more: Route) -> Starlette:
 @pytest.fixture
 async def client() -> AsyncIterator[httpx2.AsyncClient]:
     """A client of `site`."""
-    async with serving(site()) as url, httpx2.AsyncClient(base_url=url) as found:
-        yield found
+    async with serving(site()) as url, httpx2.AsyncClient(base_url=url) as http_client:
+        yield http_client
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,12 @@ async def test_an_event_stream(caplog: pytest.LogCaptureFixture) -> None:
 
     async def live(request: Request) -> Response:
         return event_stream(
-            request, feed.listening(), key=lambda one: one["id"], first=lambda: "hello", pause_s=0.01, keep_alive_s=0.05
+            request,
+            feed.listening(),
+            key=lambda event: event["id"],
+            first=lambda: "hello",
+            pause_s=0.01,
+            keep_alive_s=0.05,
         )
 
     server = serving(site(Route("/live", live)))
@@ -245,10 +250,10 @@ async def test_metrics(capsys: pytest.CaptureFixture[str]) -> None:
         async with httpx2.AsyncClient(base_url=web.url) as client, asyncio.timeout(SECONDS):
             while True:
                 answer = await client.get("/metrics")
-                found = figures(answer.text)
+                samples = figures(answer.text)
                 if (
-                    found.get(("busway_committed_offset", ("0", "rides"))) == 3
-                    and ("busway_lag_records", ("0", "rides")) in found
+                    samples.get(("busway_committed_offset", ("0", "rides"))) == 3
+                    and ("busway_lag_records", ("0", "rides")) in samples
                 ):
                     break
                 clock.now_s += 2  # so that the brokers are asked again
@@ -259,7 +264,7 @@ async def test_metrics(capsys: pytest.CaptureFixture[str]) -> None:
         await bus.settle()
     assert web.url is None
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    handler = next(labels[0] for name, labels in found if name == "busway_handler_in_flight")
+    handler = next(labels[0] for name, labels in samples if name == "busway_handler_in_flight")
     assert handler.endswith("rides_app.<locals>.handle")
     wanted = {
         ("busway_handler_records_total", (handler, "handled", "rides")): 2,
@@ -276,9 +281,9 @@ async def test_metrics(capsys: pytest.CaptureFixture[str]) -> None:
         ("busway_parked_records", ("0", "rides")): 0,
         ("busway_brokers_reachable", ()): 1,
     }
-    assert {key: found.get(key) for key in wanted} == wanted
-    assert found["busway_seconds_since_progress", ("0", "rides")] >= 0
-    assert any(name == "busway_build_info" and labels[:2] == ("surge", "surge") for name, labels in found)
+    assert {key: samples.get(key) for key in wanted} == wanted
+    assert samples["busway_seconds_since_progress", ("0", "rides")] >= 0
+    assert any(name == "busway_build_info" and labels[:2] == ("surge", "surge") for name, labels in samples)
 
 
 class Commits(Extension):
@@ -300,8 +305,8 @@ async def test_a_record_that_cannot_be_read_is_counted() -> None:
     async with app.test() as bus, Producer(app.bootstrap_servers) as producer:
         await producer.send_and_wait(rides.name, b"{")
         await bus.settle()
-        found = figures((await metrics.exposition()).decode())
-    assert [value for (name, _), value in found.items() if name == "busway_dead_letters_total"] == [1]
+        samples = figures((await metrics.exposition()).decode())
+    assert [value for (name, _), value in samples.items() if name == "busway_dead_letters_total"] == [1]
 
 
 async def test_health_turns_red_on_a_stall_and_green_again() -> None:
@@ -335,7 +340,7 @@ async def test_health_turns_red_on_a_stall_and_green_again() -> None:
 
 
 async def test_health_of_an_app_that_has_failed_and_of_one_without_handlers() -> None:
-    """A handler without dead letters stops its app, which is told; an app that only sends is ready at once."""
+    """A handler without dead letters stops its app, which is reported; an app that only sends is ready at once."""
     app = App("strict")
     rides = app.topic("rides", value=dict, format="json", partitions=1)
 
@@ -367,9 +372,9 @@ async def test_brokers_that_do_not_answer_turn_it_red() -> None:
         await bus.send(rides, {"id": 1}, "a")
         await bus.settle()
         app.bootstrap_servers = "127.0.0.1:1"
-        found = await metrics.ready()
-        assert not found.ready
-        assert "127.0.0.1:1" in found.reasons[0]
+        readiness = await metrics.ready()
+        assert not readiness.ready
+        assert "127.0.0.1:1" in readiness.reasons[0]
         parsed = figures((await metrics.exposition()).decode())
         assert parsed["busway_brokers_reachable", ()] == 0
         assert ("busway_lag_records", ("0", "rides")) not in parsed

@@ -39,7 +39,7 @@ SESSION_MS: Final = 6_000
 """A member that was killed while it joined is unknown to who killed it; the others wait for so long."""
 RETRY: Final = Retry(attempts=4, backoff=Exponential(0.002, 2, 0.02))
 PATIENT: Final = Retry(attempts=30, backoff=Exponential(0.002, 2, 0.02), give_up_on=(ValueError,))
-"""Only poison is put aside: of a record that was, and came again after a crash, nobody could say whether it counts."""
+"""Only poison is put aside: of a record that was, and came again after a crash, it would be unknown whether it counts."""
 Where = tuple[str, int, int]
 FAULTS: Final = ("join", "join", "drain", "kill", "kill", "restart broker", "crash broker", "wait")
 
@@ -276,14 +276,14 @@ class Torture:
         """Returns when the group has committed all there is."""
         loop = asyncio.get_running_loop()
         async with Admin(self._cluster.bootstrap_servers) as admin:
-            partitions = [TopicPartition(name, one) for name in HANDLERS for one in range(PARTITIONS)]
+            partitions = [TopicPartition(name, partition) for name in HANDLERS for partition in range(PARTITIONS)]
             ends = await admin.list_offsets(dict.fromkeys(partitions, -1))
             while True:
-                found = await admin.list_group_offsets("torture")
+                offsets = await admin.list_group_offsets("torture")
                 left = {
-                    one: (found[one].offset if one in found else 0, end)
-                    for one, end in ends.items()
-                    if end and (one not in found or found[one].offset < end)
+                    partition: (offsets[partition].offset if partition in offsets else 0, end)
+                    for partition, end in ends.items()
+                    if end and (partition not in offsets or offsets[partition].offset < end)
                 }
                 if not left:
                     return
@@ -321,7 +321,7 @@ class Torture:
         finished = self.ledger.finished[handler]
         order = {where: number for number, where in enumerate(finished)}
         last: dict[tuple[int, bytes], tuple[int, int]] = {}
-        for record in sorted(records, key=lambda one: (one.partition, one.offset)):
+        for record in sorted(records, key=lambda record: (record.partition, record.offset)):
             where = (record.topic, record.partition, record.offset)
             assert where in order, f"{handler} never finished {where}"
             before = last.get((record.partition, record.key))
@@ -331,11 +331,11 @@ class Torture:
             last[record.partition, record.key] = order[where], record.offset
 
     async def _check_totals(self) -> None:
-        found: dict[str, int] = {}
+        totals: dict[str, int] = {}
         for instance, _, _ in self._running:
-            found |= dict(instance.totals)
+            totals |= dict(instance.totals)
         wrong = {
-            key: (found.get(key, 0), wanted) for key, wanted in self.amounts.items() if found.get(key, 0) != wanted
+            key: (totals.get(key, 0), wanted) for key, wanted in self.amounts.items() if totals.get(key, 0) != wanted
         }
         assert not wrong, f"totals that are not what was sold: {wrong}"
 

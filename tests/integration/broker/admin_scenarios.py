@@ -88,7 +88,7 @@ _VARIES = frozenset(
     {"log_dir", "total_bytes", "usable_bytes", "high_watermark", "log_end_offset", "cluster_id", "port"}
     | {"last_fetch_timestamp", "last_caught_up_timestamp", "throttle_time_ms", "producer_id"}
 )
-"""Fields of which is told whether they say anything."""
+"""Fields that are compared by whether they have a value."""
 _LEFT_OUT = frozenset({"listeners"})
 """One node opens no listener for controllers."""
 
@@ -131,16 +131,16 @@ class AdminRun(Run):
             return sorted(kept, key=repr)
         if hasattr(type(value), "message_info") or hasattr(type(value), "__slots__"):
             if isinstance(value, DescribeConfigsResult) and value.resource_type == BROKER:
-                for one in value.configs:
-                    if one.name in {
+                for entry in value.configs:
+                    if entry.name in {
                         "listener.security.protocol.map",
                         "listeners",
-                    }:  # read at the start here, and that is told
-                        one.read_only = True
+                    }:  # read at the start here, and is reported so
+                        entry.read_only = True
             return {
-                found.name: self._plain(getattr(value, found.name), found.name)
-                for found in fields_of(type(value))
-                if found.name not in _LEFT_OUT
+                struct_field.name: self._plain(getattr(value, struct_field.name), struct_field.name)
+                for struct_field in fields_of(type(value))
+                if struct_field.name not in _LEFT_OUT
             }
         return value
 
@@ -155,27 +155,27 @@ class AdminRun(Run):
 
 
 async def log_directories(run: AdminRun) -> None:
-    """Sizes of logs, in all versions; of partitions that do not exist, nothing is told."""
-    some = [
+    """Sizes of logs, in all versions; of partitions that do not exist, nothing is reported."""
+    asked = [
         DescribableLogDirTopic(topic="read", partitions=[0, 1, 0, 7]),
         DescribableLogDirTopic(topic="missing", partitions=[0]),
     ]
     for version in range(1, 6):
-        await run.ask(f"some, v{version}", DescribeLogDirsRequest(topics=some), at_most=version)
+        await run.ask(f"some, v{version}", DescribeLogDirsRequest(topics=asked), at_most=version)
     await run.ask("none", DescribeLogDirsRequest(topics=[]))
     await run.ask("all", DescribeLogDirsRequest(topics=None))
 
 
 async def elections(run: AdminRun) -> None:
     """The one replica leads; what does not exist and unknown types of election are refused."""
-    some = [
+    asked = [
         TopicPartitions(topic="read", partitions=[0, 0, 7, -1]),
         TopicPartitions(topic="missing", partitions=[0]),
         TopicPartitions(topic="read", partitions=[1]),
     ]
     for version in range(3):
         for kind in range(3) if version else (0,):
-            request = ElectLeadersRequest(election_type=kind, topic_partitions=some)
+            request = ElectLeadersRequest(election_type=kind, topic_partitions=asked)
             await run.ask(f"some, v{version}, type {kind}", request, at_most=version)
         await run.ask(f"all, v{version}", ElectLeadersRequest(topic_partitions=None), at_most=version)
     await run.ask("all, unclean", ElectLeadersRequest(election_type=1, topic_partitions=None))

@@ -38,8 +38,8 @@ async def assert_same_answers(
     assert ours
     assert [label for label, _ in ours] == [label for label, _ in theirs]
     differences = [
-        f"{label}\n   ours: {mine}\n kafka: {their}"
-        for (label, mine), (_, their) in zip(ours, theirs, strict=True)
-        if mine != their
+        f"{label}\n   ours: {our}\n kafka: {their}"
+        for (label, our), (_, their) in zip(ours, theirs, strict=True)
+        if our != their
     ]
     assert not differences, "\n".join(differences)

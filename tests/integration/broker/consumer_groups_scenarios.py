@@ -58,7 +58,7 @@ class Member:
         self.instance_id: str | None = None
         self.epoch = 0
         self.owned: list[TopicPartitions] = []
-        self.told: list[TopicPartitions] | None = None
+        self.assigned: list[TopicPartitions] | None = None
         self.rebalance_timeout_ms = 20_000
 
     async def join(self, label: str = "join", *, topics: list[str] | None = None, **fields: Any) -> Any:
@@ -90,13 +90,13 @@ class Member:
         if not answer.error_code:
             self.epoch = answer.member_epoch
             if answer.assignment is not None:
-                self.told = answer.assignment.topic_partitions
+                self.assigned = answer.assignment.topic_partitions
         return answer
 
     async def confirm(self, label: str) -> Any:
-        """Have what it was told, and say so."""
-        if self.told is not None:
-            self.owned = self.told
+        """Take over the assignment, and report it."""
+        if self.assigned is not None:
+            self.owned = self.assigned
         return await self.beat(label, topic_partitions=self.owned)
 
     async def leave(self, label: str = "leave", *, epoch: int = -1) -> Any:
@@ -322,15 +322,15 @@ async def more_partitions(run: Run) -> None:
     grown = CreatePartitionsTopic(name="left", count=3, assignments=None)
     await run.admin.request(CreatePartitionsRequest(topics=[grown], timeout_ms=10_000, validate_only=False))
     async with asyncio.timeout(DEADLINE_S):
-        told = peer.told
-        while peer.told == told:
+        assignment = peer.assigned
+        while peer.assigned == assignment:
             request = ConsumerGroupHeartbeatRequest(
                 group_id=peer.group_id, member_id=peer.member_id, member_epoch=peer.epoch
             )
             answer = await peer.connection.request(request)
             assert not answer.error_code
             peer.epoch = answer.member_epoch
-            peer.told = told if answer.assignment is None else answer.assignment.topic_partitions
+            peer.assigned = assignment if answer.assignment is None else answer.assignment.topic_partitions
     await peer.confirm("has all")
     await describe(run, "grows", "with one more partition")
     await peer.leave()

@@ -35,7 +35,9 @@ SEEN: Final = (GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION)
 def begin_at(monkeypatch: pytest.MonkeyPatch, name: str, level: int) -> None:
     """New clusters of this test begin with a feature at this level."""
     begun = {**levels_of_new_clusters(), name: level}
-    monkeypatch.setattr(metadata_log, "levels_of_new_clusters", lambda: {one: at for one, at in begun.items() if at})
+    monkeypatch.setattr(
+        metadata_log, "levels_of_new_clusters", lambda: {feature: at for feature, at in begun.items() if at}
+    )
 
 
 def update(*levels: tuple[str, int], kind: int = UPGRADE, validate_only: bool = False) -> UpdateFeaturesRequest:
@@ -44,7 +46,7 @@ def update(*levels: tuple[str, int], kind: int = UPGRADE, validate_only: bool = 
     return UpdateFeaturesRequest(feature_updates=keys, validate_only=validate_only)
 
 
-async def told(run: Any, at_most: int = 4) -> Any:
+async def feature_response(run: Any, at_most: int = 4) -> Any:
     """What a broker says of features."""
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     return await run.admin.request(request, at_most=at_most)
@@ -53,9 +55,12 @@ async def told(run: Any, at_most: int = 4) -> Any:
 async def levels(run: Any, label: str) -> None:
     """Note the finalized levels and the supported ranges of what both have, for clients that read level 0 and that do not."""
     for version in (3, 4):
-        answer = await told(run, version)
-        finalized = {one.name: (one.min_version_level, one.max_version_level) for one in answer.finalized_features}
-        supported = {one.name: (one.min_version, one.max_version) for one in answer.supported_features}
+        answer = await feature_response(run, version)
+        finalized = {
+            feature.name: (feature.min_version_level, feature.max_version_level)
+            for feature in answer.finalized_features
+        }
+        supported = {feature.name: (feature.min_version, feature.max_version) for feature in answer.supported_features}
         run.note(f"{label}: finalized, v{version}", [str((name, finalized.get(name))) for name in SEEN])
         run.note(f"{label}: supported, v{version}", [str((name, supported.get(name))) for name in SEEN])
 
@@ -64,7 +69,9 @@ async def until_told(run: Any, wanted: dict[str, int]) -> None:
     """Kafka's broker answers an update before it has read of it itself."""
     async with asyncio.timeout(DEADLINE_S):
         while True:
-            finalized = {one.name: one.max_version_level for one in (await told(run)).finalized_features}
+            finalized = {
+                feature.name: feature.max_version_level for feature in (await feature_response(run)).finalized_features
+            }
             if all(finalized.get(name, 0) == level for name, level in wanted.items()):
                 return
             await asyncio.sleep(0.01)
@@ -72,11 +79,11 @@ async def until_told(run: Any, wanted: dict[str, int]) -> None:
 
 async def set_to(run: Any, label: str, *wanted: tuple[str, int], kind: int = UPGRADE) -> None:
     """Change levels, and note them with whether the epoch rose."""
-    before = (await told(run)).finalized_features_epoch
+    before = (await feature_response(run)).finalized_features_epoch
     await run.ask(label, update(*wanted, kind=kind))
     await until_told(run, dict(wanted))
     await levels(run, label)
-    run.note(f"{label}: epoch", [str((await told(run)).finalized_features_epoch > before)])
+    run.note(f"{label}: epoch", [str((await feature_response(run)).finalized_features_epoch > before)])
 
 
 async def refusals(run: AdminRun) -> None:

@@ -120,9 +120,9 @@ class Run:
             return sorted((self._plain(item) for item in value), key=repr)
         if hasattr(type(value), "message_info") or hasattr(type(value), "__slots__"):
             return {
-                found.name: self._plain(getattr(value, found.name), found.name)
-                for found in fields_of(type(value))
-                if found.name != "throttle_time_ms"
+                struct_field.name: self._plain(getattr(value, struct_field.name), struct_field.name)
+                for struct_field in fields_of(type(value))
+                if struct_field.name != "throttle_time_ms"
             }
         return value
 
@@ -131,8 +131,8 @@ class Run:
         async with asyncio.timeout(DEADLINE_S):
             while True:
                 answer = await self.admin.request(DescribeGroupsRequest(groups=[group_id]))
-                found = answer.groups[0]
-                if found.group_state == state and members in {None, len(found.members)}:
+                described = answer.groups[0]
+                if described.group_state == state and members in {None, len(described.members)}:
                     return
 
     async def peer(self, name: str, group_id: str = "g") -> "Peer":

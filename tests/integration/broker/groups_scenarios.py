@@ -188,7 +188,7 @@ async def a_life(run: Run) -> None:
 
 
 async def withdrawn_assignments(run: Run) -> None:
-    """Who waits for an assignment when a member leaves is told to join again."""
+    """Who waits for an assignment when a member leaves has to join again."""
     first, second = await run.peer("a", "withdrawn"), await run.peer("b", "withdrawn")
     await first.enter()
     joining = asyncio.create_task(second.enter())

@@ -23,7 +23,7 @@ class Call(Protocol):
         """Make it, remember what the broker gave, and tell what is compared."""
 
 
-def told(answer: Any, *more: object) -> Outcome:
+def compared(answer: Any, *more: object) -> Outcome:
     """What is compared of an answer."""
     return (*(code.name for code in codes_of(answer)), *map(str, more))
 

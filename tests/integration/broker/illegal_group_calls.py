@@ -8,7 +8,7 @@ Not here: who makes them (`illegal_callers`), in which order (`illegal_orders`),
 from dataclasses import dataclass
 from typing import Any
 
-from tests.integration.broker.illegal_callers import LEFT_OUT, Member, instance_named, told, topic_of
+from tests.integration.broker.illegal_callers import LEFT_OUT, Member, compared, instance_named, topic_of
 from tests.integration.broker.illegal_world import GIVEN, PATTERN, TOPIC, Outcome, World
 
 from busway_protocol.messages.groups_classic import (
@@ -30,7 +30,7 @@ from busway_protocol.messages.groups_modern import ConsumerGroupHeartbeatRequest
 
 @dataclass(frozen=True)
 class Join:
-    """JoinGroup; a `number` that nobody has yet is a new member, and so is whoever comes `anew`, without the id that it has."""
+    """JoinGroup; a `number` that no member has yet is a new member, and so is one that comes without its id."""
 
     number: int
     protocol_type: str
@@ -56,13 +56,13 @@ class Join:
             return LEFT_OUT
         if instance is not None and modern not in {"", "Empty", "Stable"}:
             # It may take the place of the last member of the consumer protocol while others still move. The classic group that is made then
-            # has to rebalance in Busway; in Kafka it is stable with what was to be, and partitions have no reader, or two.
+            # has to rebalance in Busway; in Kafka it is stable with its target assignment, and partitions have no reader, or two.
             return LEFT_OUT
         says = None if named else ""
         answer = await world.join(
             who, self.protocol_type, self.protocols, self.version, instance=instance, member_id=says
         )
-        return told(answer, answer.generation_id)
+        return compared(answer, answer.generation_id)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Sync:
             protocol_name=self.protocol_name,
             assignments=[SyncGroupRequestAssignment(member_id=member_id, assignment=GIVEN)],
         )
-        return told(await world.sync(request, self.version))
+        return compared(await world.sync(request, self.version))
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Heartbeat:
             member_id=member_id,
             group_instance_id=self.member.instance_of(world) if self.version >= 3 else None,
         )
-        return told(await world.ask(request, self.version))
+        return compared(await world.ask(request, self.version))
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Leave:
             handed_out = generation - member.shift
             asked_for_an_id = handed_out < 0 and (member_id, handed_out) in world.everyone
             if asked_for_an_id and await world.state() in {"Stable", "CompletingRebalance"}:
-                # Whoever leaves before it has joined has the others join again in Kafka; in Busway they stay as they are.
+                # A member that leaves before it has joined has the others join again in Kafka; in Busway they stay as they are.
                 return LEFT_OUT
         if self.version < 3:
             request = LeaveGroupRequest(group_id=world.group_id, member_id=who[0][0])
@@ -132,7 +132,7 @@ class Leave:
                 for member, (member_id, _) in zip(self.members, who, strict=True)
             ]
             request = LeaveGroupRequest(group_id=world.group_id, members=identities)
-        return told(await world.ask(request, self.version))
+        return compared(await world.ask(request, self.version))
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Commit:
             topics=[OffsetCommitRequestTopic(**topic, partitions=[offset]) for topic in named],
         )
         answer = await world.ask(request, self.version)
-        return told(sorted(answer.topics, key=lambda topic: (topic.name, topic.topic_id)))
+        return compared(sorted(answer.topics, key=lambda topic: (topic.name, topic.topic_id)))
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Forget:
 
     async def make(self, world: World) -> Outcome:
         topic = OffsetDeleteRequestTopic(name=self.topic, partitions=[OffsetDeleteRequestPartition(partition_index=0)])
-        return told(await world.ask(OffsetDeleteRequest(group_id=world.group_id, topics=[topic])))
+        return compared(await world.ask(OffsetDeleteRequest(group_id=world.group_id, topics=[topic])))
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Delete:
     """DeleteGroups."""
 
     async def make(self, world: World) -> Outcome:
-        return told(await world.ask(DeleteGroupsRequest(groups_names=[world.group_id])))
+        return compared(await world.ask(DeleteGroupsRequest(groups_names=[world.group_id])))
 
 
 @dataclass(frozen=True)
@@ -193,17 +193,17 @@ class ConsumerBeat:
 
     async def make(self, world: World) -> Outcome:
         member_id, own = self.member.of(world)
-        number, mine = self.member.number, self.member.kind == "modern"
+        number, modern = self.member.number, self.member.kind == "modern"
         instance = self.member.instance_of(world)
         migrates = member_id in world.instances or instance in {world.instances[each] for each, _ in world.everyone} - {
             None
         }
         adds_nothing = migrates or (self.subscribes == "pattern" and self.version > 0)
         if self.epoch == 0 and adds_nothing and await world.state() not in {"Dead", "Empty", "Stable"}:
-            # A group that migrates with one of its own members, or with a pattern that nobody has resolved, is balanced anew in Busway where
+            # A group that migrates with one of its own members, or with a pattern that is not resolved yet, is rebalanced in Busway where
             # a partition has no reader, in Kafka never.
             return LEFT_OUT
-        said: dict[str, Any] = {"topic_partitions": world.owned[number]} if mine else {}
+        said: dict[str, Any] = {"topic_partitions": world.owned[number]} if modern else {}
         if self.epoch == 0:
             said = {"rebalance_timeout_ms": 20_000, "topic_partitions": []}
         request = ConsumerGroupHeartbeatRequest(
@@ -216,16 +216,16 @@ class ConsumerBeat:
         resolved = request.subscribed_topic_regex != PATTERN or await world.has_pattern()
         answer = await world.ask(request, self.version)
         if answer.error_code:
-            return told(answer)
+            return compared(answer)
         if self.epoch == 0:
             world.instances[member_id] = instance
-        if mine:
+        if modern:
             world.modern[number] = (member_id, answer.member_epoch)
             if answer.assignment is not None:
                 world.owned[number] = answer.assignment.topic_partitions
         if not resolved:
             await world.pattern_resolved()
-        return told(answer, answer.member_epoch)
+        return compared(answer, answer.member_epoch)
 
     def _subscription(self) -> dict[str, Any]:
         names = {"subscribed_topic_names": [TOPIC]} if self.epoch == 0 or self.subscribes != "names" else {}

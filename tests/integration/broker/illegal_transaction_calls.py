@@ -7,7 +7,7 @@ Not here: who makes them (`illegal_callers`), in which order (`illegal_orders`).
 from dataclasses import dataclass
 from typing import Any
 
-from tests.integration.broker.illegal_callers import LEFT_OUT, Member, Producer, told, topic_of
+from tests.integration.broker.illegal_callers import LEFT_OUT, Member, Producer, compared, topic_of
 from tests.integration.broker.illegal_world import TOPIC, Outcome, World
 from tests.integration.broker.transactions_probe import by_topic
 
@@ -50,7 +50,7 @@ class Init:
         if not answer.error_code:
             world.gave(self.producer.slot, answer)
             world.lapsing.discard(name)
-        return told(answer, answer.producer_epoch)
+        return compared(answer, answer.producer_epoch)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class TimeOut:
         added = await AddPartitions(Producer(self.slot), self.partition, verify=False, version=3).added(world)
         epoch = await world.until_timed_out(self.slot)
         world.saw(TimedOut(name, epoch), 0, None)
-        return told([answer, added], answer.producer_epoch, epoch)
+        return compared([answer, added], answer.producer_epoch, epoch)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class AddPartitions:
     version: int
 
     async def make(self, world: World) -> Outcome:
-        return told(await self.added(world)) if self.producer.may_begin(world) else LEFT_OUT
+        return compared(await self.added(world)) if self.producer.may_begin(world) else LEFT_OUT
 
     async def added(self, world: World) -> Any:
         """The answer."""
@@ -133,7 +133,7 @@ class AddOffsets:
             producer_epoch=epoch,
             group_id=world.group_id,
         )
-        return told(await world.ask(request, self.version))
+        return compared(await world.ask(request, self.version))
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class TxnCommit:
             group_instance_id=self.member.instance_of(world) if self.version >= 3 else None,
             topics=[TxnOffsetCommitRequestTopic(name=TOPIC, partitions=[offset])],
         )
-        return told(await world.ask(request, self.version))
+        return compared(await world.ask(request, self.version))
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class Produce:
             world.written[place] = sequence + 1
         elif self.transactional:
             world.turned_away.add((identity[0], begins))
-        return told(sorted(answer.responses, key=lambda topic: (topic.name, topic.topic_id)))
+        return compared(sorted(answer.responses, key=lambda topic: (topic.name, topic.topic_id)))
 
 
 @dataclass(frozen=True)
@@ -242,4 +242,4 @@ class End:
         answer = await world.ask(request, self.version)
         if not answer.error_code and self.version >= 5:
             world.gave(self.producer.slot, answer)
-        return told(answer, answer.producer_epoch)
+        return compared(answer, answer.producer_epoch)

@@ -43,7 +43,7 @@ MOST_MEMBERS: Final = 3
 MOST_IDS: Final = 20
 """As many as the calls of an example can be given."""
 AT_ONCE: Final = 20
-"""Longer than any example takes: nobody is taken out for being late."""
+"""Longer than any example takes: no member is fenced for being late."""
 PASSING: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -205,7 +205,7 @@ class World:
         self.saw(message, newest if at_most is None else min(at_most, newest), answer)
 
     async def settled(self) -> None:
-        """Return when no transaction of this example is being ended: that is told by codes that differ from moment to moment."""
+        """Return when no transaction of this example is being ended: the codes for that differ from moment to moment."""
         async with asyncio.timeout(DEADLINE_S):
             while any(state.startswith("Prepare") for state, _ in await self.transactions()):
                 await asyncio.sleep(0.002)
@@ -220,9 +220,9 @@ class World:
     async def until_timed_out(self, slot: int) -> int:
         """Return when the open transaction of a producer has timed out and is aborted; its epoch then."""
         async with asyncio.timeout(DEADLINE_S):
-            while (found := (await self.transactions())[slot // 2])[0] != "CompleteAbort":
+            while (transaction := (await self.transactions())[slot // 2])[0] != "CompleteAbort":
                 await asyncio.sleep(0.005)
-        return found[1]
+        return transaction[1]
 
     async def state(self) -> str:
         """Of the group, as a classic one."""
@@ -231,18 +231,18 @@ class World:
 
     async def modern_state(self) -> str:
         """Of the group, as a consumer group; empty where it is none."""
-        found = await self._described()
-        return "" if found.error_code else str(found.group_state)
+        described = await self._described()
+        return "" if described.error_code else str(described.group_state)
 
     async def has_pattern(self) -> bool:
         """Whether a member of the consumer group subscribes by the pattern."""
-        found = await self._described()
-        return any(member.subscribed_topic_regex == PATTERN for member in found.members)
+        described = await self._described()
+        return any(member.subscribed_topic_regex == PATTERN for member in described.members)
 
     async def pattern_resolved(self) -> None:
-        """Return when the pattern, which is new to the group, is resolved: the group is to be balanced anew then."""
+        """Return when the pattern, which is new to the group, is resolved: the group rebalances then."""
         async with asyncio.timeout(DEADLINE_S):
-            while (found := await self._described()).group_epoch <= found.assignment_epoch:
+            while (described := await self._described()).group_epoch <= described.assignment_epoch:
                 pass
 
     async def _described(self) -> Any:
@@ -280,7 +280,7 @@ class World:
         instance: str | None,
         member_id: str | None,
     ) -> Any:
-        """JoinGroup of a member, or of a new one; whoever it has to wait for joins too.
+        """JoinGroup of a member, or of a new one; members that it has to wait for join too.
 
         Args:
             who: its number, None for the next one.
@@ -317,7 +317,7 @@ class World:
         return answer
 
     async def _join_around(self, call: "asyncio.Future[Any]", says: str) -> None:
-        """All others join; a member that was refused joins as it should, so that nobody waits for it."""
+        """All others join; a member that was refused joins as it should, so that no member waits for it."""
         others = asyncio.ensure_future(self._all_join(says))
         try:
             answer = await call

@@ -36,111 +36,111 @@ def given(*numbers: int) -> bytes:
 
 async def alone(run: Run, name: str, group_id: str, **fields: object) -> Peer:
     """A classic member that has both partitions of a group of its own."""
-    one = await run.peer(name, group_id)
-    await one.enter(**fields)
-    await one.sync([(one.member_id, given(0, 1))])
-    await one.heartbeat("has all")
-    return one
+    peer = await run.peer(name, group_id)
+    await peer.enter(**fields)
+    await peer.sync([(peer.member_id, given(0, 1))])
+    await peer.heartbeat("has all")
+    return peer
 
 
 async def mixed(run: Run, group_id: str, **fields: object) -> tuple[Peer, Member]:
     """One member of each protocol, with one partition each."""
-    one, other = await alone(run, "a", group_id, **fields), await member(run, "b", group_id)
+    first, other = await alone(run, "a", group_id, **fields), await member(run, "b", group_id)
     await other.join()
-    one.protocols = owning(0, 1)
-    await one.join("is to give up")
-    await one.sync(label="what is left")
-    one.protocols = owning(0)  # the first one stays
-    await one.join("has given up")
-    await one.sync(label="has one")
-    await one.heartbeat("has one")
+    first.protocols = owning(0, 1)
+    await first.join("is to give up")
+    await first.sync(label="what is left")
+    first.protocols = owning(0)  # the first one stays
+    await first.join("has given up")
+    await first.sync(label="has one")
+    await first.heartbeat("has one")
     await other.beat("gets one")
     await other.confirm("has one")
-    return one, other
+    return first, other
 
 
 async def both_ways(run: Run) -> None:
     """A classic group becomes a consumer group with the first member that is for one, and classic again when that has left."""
-    one, other = await alone(run, "a", "both"), await member(run, "b", "both")
-    await one.commit("before")
+    first, other = await alone(run, "a", "both"), await member(run, "b", "both")
+    await first.commit("before")
     await other.join()
     await describe(run, "both", "upgraded")
-    await one.heartbeat("has to join")
-    await one.sync(label="has to join first")
-    await one.commit("within")
+    await first.heartbeat("has to join")
+    await first.sync(label="has to join first")
+    await first.commit("within")
     await other.beat("waits")
-    one.protocols = owning(0, 1)
-    await one.join("is to give up")
-    await one.sync(label="what is left")
-    await one.heartbeat("has not given up")
+    first.protocols = owning(0, 1)
+    await first.join("is to give up")
+    await first.sync(label="what is left")
+    await first.heartbeat("has not given up")
     await describe(run, "both", "giving up")
-    one.protocols = owning(0)
-    await one.join("has given up")
-    await one.sync(label="has one")
-    await one.heartbeat("has one")
+    first.protocols = owning(0)
+    await first.join("has given up")
+    await first.sync(label="has one")
+    await first.heartbeat("has one")
     await other.beat("gets one")
     await other.confirm("has one")
     await describe(run, "both", "shared")
-    await one.commit("in its generation")
-    one.generation += 5
-    await one.heartbeat("in no generation")
-    await one.sync(label="in no generation")
-    await one.commit("in no generation")
-    one.generation -= 5
-    await one.sync(label="of another type", protocol_type="connect")
-    await one.sync(label="of another protocol", protocol_name="roundrobin")
-    await one.sync(label="of none", protocol_type=None, protocol_name=None, at_most=4)
+    await first.commit("in its generation")
+    first.generation += 5
+    await first.heartbeat("in no generation")
+    await first.sync(label="in no generation")
+    await first.commit("in no generation")
+    first.generation -= 5
+    await first.sync(label="of another type", protocol_type="connect")
+    await first.sync(label="of another protocol", protocol_name="roundrobin")
+    await first.sync(label="of none", protocol_type=None, protocol_name=None, at_most=4)
     await other.fetch("all", member_id=None, epoch=-1)
     await other.leave()
     await describe(run, "both", "downgraded")
-    await one.heartbeat("classic again")
-    await one.commit("classic again")
-    await one.join("classic again")
-    await one.sync([(one.member_id, given(0, 1))], label="classic again")
-    await one.heartbeat("at rest")
+    await first.heartbeat("classic again")
+    await first.commit("classic again")
+    await first.join("classic again")
+    await first.sync([(first.member_id, given(0, 1))], label="classic again")
+    await first.heartbeat("at rest")
     await describe(run, "both", "at rest")
     await other.fetch("all at the end", member_id=None, epoch=-1)
-    await one.leave()
+    await first.leave()
     await describe(run, "both", "empty")
 
 
 async def while_it_rebalances(run: Run) -> None:
-    """Those that wait are told to join again."""
-    one, two = await alone(run, "a", "busy"), await run.peer("b", "busy")
-    await two.join("asks for an id")
-    waits = two.later("waits")
+    """Those that wait have to join again."""
+    first, second = await alone(run, "a", "busy"), await run.peer("b", "busy")
+    await second.join("asks for an id")
+    waits = second.later("waits")
     await run.until("busy", "PreparingRebalance", 2)
     other = await member(run, "c", "busy")
     await other.join()
     await waits
-    for peer in (one, two):
-        peer.protocols = owning(0, 1) if peer is one else RANGE
+    for peer in (first, second):
+        peer.protocols = owning(0, 1) if peer is first else RANGE
         await peer.join("again")
         await peer.sync(label="again")
 
 
 async def while_it_completes(run: Run) -> None:
-    """Who waits for the leader's assignment is told to join again."""
-    one, two = await alone(run, "a", "late"), await run.peer("b", "late")
-    await two.join("asks for an id")
-    waits = two.later("second")
+    """Who waits for the leader's assignment has to join again."""
+    first, second = await alone(run, "a", "late"), await run.peer("b", "late")
+    await second.join("asks for an id")
+    waits = second.later("second")
     await run.until("late", "PreparingRebalance", 2)
-    await one.join("again")
+    await first.join("again")
     await waits
-    follower = asyncio.create_task(two.sync(label="waits"))
-    await two.heartbeat("while it waits")
+    follower = asyncio.create_task(second.sync(label="waits"))
+    await second.heartbeat("while it waits")
     other = await member(run, "c", "late")
     await other.join()
     await follower
-    await one.heartbeat("has to join")
-    await two.heartbeat("has to join")
+    await first.heartbeat("has to join")
+    await second.heartbeat("has to join")
 
 
 async def no_upgrade(run: Run) -> None:
     """Groups that must stay classic."""
-    one = await run.peer("a", "workers")
-    await one.enter(protocol_type="connect")
-    await one.sync([(one.member_id, b"x")], protocol_type="connect")
+    peer = await run.peer("a", "workers")
+    await peer.enter(protocol_type="connect")
+    await peer.sync([(peer.member_id, b"x")], protocol_type="connect")
     await (await member(run, "b", "workers")).join("other type")
     two = await run.peer("c", "custom")
     await two.enter()
@@ -161,9 +161,9 @@ async def joins(run: Run) -> None:
     other = await member(run, "b", "joins")
     await other.join()
     await other.confirm("has all")
-    one = await run.peer("a", "joins")
-    await one.join("of an old version", at_most=3)
-    await one.sync(label="gets nothing yet")
+    peer = await run.peer("a", "joins")
+    await peer.join("of an old version", at_most=3)
+    await peer.sync(label="gets nothing yet")
     await describe(run, "joins", "with both")
     bad = await run.peer("c", "joins")
     bad.protocol_type = "connect"
@@ -192,16 +192,16 @@ async def joins(run: Run) -> None:
 
 async def static_members(run: Run) -> None:
     """A static member changes its protocol under a new id, in both directions."""
-    one = await alone(run, "a", "static", instance_id="seat")
+    peer = await alone(run, "a", "static", instance_id="seat")
     other = await member(run, "b", "static")
     other.instance_id = "seat"
     await other.join()
     await describe(run, "static", "with the consumer protocol")
-    await one.heartbeat("is fenced")
-    await one.sync(label="is fenced")
-    await one.commit("is fenced")
-    await one.join("is fenced")
-    await one.leave("is fenced")
+    await peer.heartbeat("is fenced")
+    await peer.sync(label="is fenced")
+    await peer.commit("is fenced")
+    await peer.join("is fenced")
+    await peer.leave("is fenced")
     again = await run.peer("c", "static")
     again.instance_id = "seat"
     await again.join()
@@ -214,10 +214,10 @@ async def static_members(run: Run) -> None:
 
 async def leaving(run: Run) -> None:
     """Members of both protocols go."""
-    one, other = await mixed(run, "leaving")
+    first, other = await mixed(run, "leaving")
     two = await run.peer("c", "leaving")
     await two.enter()
-    await one.leave()
+    await first.leave()
     await describe(run, "leaving", "without one")
     await two.heartbeat("has to join")
     await two.leave()
@@ -233,34 +233,37 @@ async def leaving(run: Run) -> None:
 
 async def silence(run: Run) -> None:
     """Who is silent, or does not join or sync in time, is out."""
-    one, other = await mixed(run, "hush", rebalance_timeout_ms=1_500)
+    first, other = await mixed(run, "hush", rebalance_timeout_ms=1_500)
     two = await run.peer("c", "hush")
     await two.enter(rebalance_timeout_ms=1_000)
     async with asyncio.timeout(DEADLINE_S):
-        while (await one.connection.request(_heartbeat(one))).error_code != ErrorCode.UNKNOWN_MEMBER_ID:
+        while (await first.connection.request(_heartbeat(first))).error_code != ErrorCode.UNKNOWN_MEMBER_ID:
             await asyncio.sleep(0.1)
     await until(run, "hush", lambda group: len(group.members) == 1)
     await two.sync(label="was too late")
-    await one.join("comes again")
+    await first.join("comes again")
     await other.beat("goes on")
     await describe(run, "hush", "after two were too late")
 
 
-def _heartbeat(one: Peer) -> HeartbeatRequest:
+def _heartbeat(peer: Peer) -> HeartbeatRequest:
     return HeartbeatRequest(
-        group_id=one.group_id, generation_id=one.generation, member_id=one.member_id, group_instance_id=one.instance_id
+        group_id=peer.group_id,
+        generation_id=peer.generation,
+        member_id=peer.member_id,
+        group_instance_id=peer.instance_id,
     )
 
 
 async def consumer_is_silent(run: Run) -> None:
     """The last member of the consumer protocol does not come back: the group is classic again."""
-    one, _ = await mixed(run, "gone", session_timeout_ms=30_000)
+    first, _ = await mixed(run, "gone", session_timeout_ms=30_000)
     async with asyncio.timeout(DEADLINE_S):
-        while (await one.connection.request(_heartbeat(one))).error_code != ErrorCode.REBALANCE_IN_PROGRESS:
+        while (await first.connection.request(_heartbeat(first))).error_code != ErrorCode.REBALANCE_IN_PROGRESS:
             await asyncio.sleep(0.1)
     await describe(run, "gone", "after one was silent")
-    await one.join("classic again")
-    await one.sync([(one.member_id, given(0, 1))])
+    await first.join("classic again")
+    await first.sync([(first.member_id, given(0, 1))])
     await describe(run, "gone", "at rest")
 
 
@@ -271,9 +274,9 @@ async def without_consumer_groups(run: Run) -> None:
     await other.beat("a later one", member_epoch=3)
     await other.leave()
     await describe(run, "old", "no group")
-    one = await alone(run, "a", "old")
+    peer = await alone(run, "a", "old")
     await other.join("where a classic group is")
-    await one.heartbeat("is not moved")
+    await peer.heartbeat("is not moved")
     await describe(run, "old", "a classic group")
 
 

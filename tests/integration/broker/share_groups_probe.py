@@ -75,8 +75,8 @@ class SharesRun(Run):
                 answer = await self.heartbeat("", member, epoch, group=group)
                 assert answer.error_code == 0, answer
                 epoch = answer.member_epoch
-                found = await self.members(group)
-                if sum(len(topic.partitions) for topic in found[member].assignment.topic_partitions) == count:
+                described = await self.members(group)
+                if sum(len(topic.partitions) for topic in described[member].assignment.topic_partitions) == count:
                     return epoch
                 await asyncio.sleep(0.02)
 
@@ -100,8 +100,8 @@ class SharesRun(Run):
                 DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
                 for name, numbers in topics.items()
             ]
-        one = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=wanted)
-        return await self.ask(label, DescribeShareGroupOffsetsRequest(groups=[one]))
+        group_request = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=wanted)
+        return await self.ask(label, DescribeShareGroupOffsetsRequest(groups=[group_request]))
 
     async def alter(self, label: str, offsets: dict[str, dict[int, int]], group: str = "g") -> Any:
         """AlterShareGroupOffsets."""
@@ -184,14 +184,14 @@ async def members(run: SharesRun) -> None:
     await run.listed("16 of another state", states=["Empty"])
     await run.heartbeat("17 unknown member", "m9", 3)
     await run.heartbeat("18 a later epoch", "m1", epoch + 1)
-    answer = await run.heartbeat("", "m1", epoch - 1)  # here it is told again what it has
+    answer = await run.heartbeat("", "m1", epoch - 1)  # here it is assigned its partitions again
     run.note("19 the epoch before", [answer.error_code, answer.member_epoch])
     await run.heartbeat("20 join again", "m1", 0, ["read"])
     await run.heartbeat("21 leave an unknown member", "m9", -1)
     answer = await run.heartbeat("", "m2", 0, ["read"], rack="r")
     run.note(
         "22 a second one, whichever partition it has",
-        [len(one.partitions) for one in answer.assignment.topic_partitions],
+        [len(topic.partitions) for topic in answer.assignment.topic_partitions],
     )
     second = await run.until_assigned("m2", answer.member_epoch, 1)
     epoch = await run.until_assigned("m1", epoch, 1)
@@ -212,7 +212,7 @@ async def members(run: SharesRun) -> None:
 
 
 async def offsets(run: SharesRun) -> None:
-    """Offsets that are told, set and forgotten, and what is refused."""
+    """Offsets that are described, set and deleted, and what is refused."""
     await run.prepare()
     await run.produce("read", 7)
     await run.offsets("01 no group", "none")

@@ -1,4 +1,4 @@
-"""Members of share groups for tests: each with a connection of its own, what they are told in a form that can be compared.
+"""Members of share groups for tests: each with a connection of its own, responses in a form that can be compared.
 
 Here: producing, fetching, acknowledging.
 Not here: what is asked for (`share_scenarios`), and joining a group, which is different for each broker.
@@ -32,7 +32,7 @@ from busway_protocol.records.builder import BatchBuilder
 
 NOW = 1_700_000_000_000
 READY_WITHIN_S = patient(30.0)
-Told = tuple[int, int, Sequence[int]]
+Acknowledged = tuple[int, int, Sequence[int]]
 """First offset, last offset, acknowledgement types."""
 Join = Callable[["ShareRun", "Member"], Awaitable[None]]
 
@@ -56,7 +56,7 @@ class Member:
     async def fetch(
         self,
         label: str,
-        *told: Told,
+        *acknowledged: Acknowledged,
         epoch: int | None = None,
         partitions: Sequence[int] = (0,),
         forget: Sequence[int] = (),
@@ -68,7 +68,9 @@ class Member:
         """ShareFetch; logged, and compared."""
         if epoch is None:
             epoch, self.epoch = self.epoch, self.epoch + 1
-        batches = [AcknowledgementBatch(first_offset=a, last_offset=b, acknowledge_types=list(t)) for a, b, t in told]
+        batches = [
+            AcknowledgementBatch(first_offset=a, last_offset=b, acknowledge_types=list(t)) for a, b, t in acknowledged
+        ]
         wanted = [
             FetchPartition(partition_index=number, acknowledgement_batches=batches if number == 0 else [])
             for number in partitions
@@ -91,7 +93,7 @@ class Member:
     async def acknowledge(
         self,
         label: str,
-        *told: Told,
+        *acknowledged: Acknowledged,
         epoch: int | None = None,
         partition: int = 0,
         version: int = 2,
@@ -101,8 +103,12 @@ class Member:
         """ShareAcknowledge; logged, and compared."""
         if epoch is None:
             epoch, self.epoch = self.epoch, self.epoch + 1
-        batches = [AcknowledgementBatch(first_offset=a, last_offset=b, acknowledge_types=list(t)) for a, b, t in told]
-        partitions = [AcknowledgePartition(partition_index=partition, acknowledgement_batches=batches)] if told else []
+        batches = [
+            AcknowledgementBatch(first_offset=a, last_offset=b, acknowledge_types=list(t)) for a, b, t in acknowledged
+        ]
+        partitions = (
+            [AcknowledgePartition(partition_index=partition, acknowledgement_batches=batches)] if acknowledged else []
+        )
         request = ShareAcknowledgeRequest(
             group_id=self.run.group_id,
             member_id=self.member_id,
@@ -112,9 +118,9 @@ class Member:
         )
         answer = await self.client.ask(request, version)
         codes = [
-            (one.partition_index, ErrorCode(one.error_code).name)
+            (partition_response.partition_index, ErrorCode(partition_response.error_code).name)
             for topic in answer.responses
-            for one in topic.partitions
+            for partition_response in topic.partitions
         ]
         self.run.log.append((f"{self.name}: {label}", (ErrorCode(answer.error_code).name, codes)))
         return answer
@@ -124,14 +130,17 @@ def fetched(answer: Any) -> tuple[Any, ...]:
     """What of an answer to ShareFetch is compared: codes, what was acquired, and which batches came."""
     partitions = sorted(
         (
-            one.partition_index,
-            ErrorCode(one.error_code).name,
-            ErrorCode(one.acknowledge_error_code).name,
-            [(part.first_offset, part.last_offset, part.delivery_count) for part in one.acquired_records],
-            [(header.base_offset, header.last_offset) for header, _ in iter_batches(one.records or b"")],
+            partition_response.partition_index,
+            ErrorCode(partition_response.error_code).name,
+            ErrorCode(partition_response.acknowledge_error_code).name,
+            [
+                (part.first_offset, part.last_offset, part.delivery_count)
+                for part in partition_response.acquired_records
+            ],
+            [(header.base_offset, header.last_offset) for header, _ in iter_batches(partition_response.records or b"")],
         )
         for topic in answer.responses
-        for one in topic.partitions
+        for partition_response in topic.partitions
     )
     return ErrorCode(answer.error_code).name, answer.acquisition_lock_timeout_ms, partitions
 
@@ -167,10 +176,12 @@ class ShareRun:
         async with asyncio.timeout(READY_WITHIN_S):
             while True:
                 answer = await self.admin.ask(MetadataRequest(topics=[MetadataRequestTopic(name=self.topic)]), 12)
-                found = answer.topics[0]
-                if not found.error_code and not any(one.error_code for one in found.partitions):
+                topic = answer.topics[0]
+                if not topic.error_code and not any(
+                    partition_response.error_code for partition_response in topic.partitions
+                ):
                     break
-        self.topic_id = found.topic_id
+        self.topic_id = topic.topic_id
 
     async def produce(self, *batches: bytes, partition: int = 0, transactional_id: str | None = None) -> None:
         """Append batches."""

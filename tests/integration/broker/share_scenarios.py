@@ -56,7 +56,7 @@ async def sessions(run: ShareRun) -> None:
     await a.fetch("forgets", partitions=(), forget=(0, 5), wait_ms=50)
     await a.acknowledge("of the other", (0, 1, [1]), partition=1)
     await a.acknowledge("not acquired", (0, 1, [1]), partition=1)
-    for label, told in [
+    for label, acknowledged in [
         ("backwards", [(3, 2, [1])]),
         ("overlapping", [(5, 9, [1]), (6, 7, [1])]),
         ("no type", [(3, 3, [])]),
@@ -64,8 +64,8 @@ async def sessions(run: ShareRun) -> None:
         ("an unknown type", [(3, 3, [5])]),
         ("renewing, unsaid", [(3, 3, [4])]),
     ]:
-        await a.acknowledge(label, *told)
-        await a.fetch(f"{label}, with a fetch", *told, wait_ms=50)
+        await a.acknowledge(label, *acknowledged)
+        await a.fetch(f"{label}, with a fetch", *acknowledged, wait_ms=50)
     await a.acknowledge("an old version renews", (3, 3, [4]), version=1)
     await a.fetch("renewing with a fetch", is_renew_ack=True, epoch=a.epoch)
     await a.acknowledge("ends", epoch=-1)
@@ -104,14 +104,14 @@ async def deliveries(run: ShareRun) -> None:
     await run.produce(batch(8))
     for round_ in range(12):
         answer = await a.fetch(f"round {round_}", wait_ms=100)
-        told = [
+        released = [
             (part.first_offset, part.last_offset, [2])
             for topic in answer.responses
             for partition in topic.partitions
             for part in partition.acquired_records
         ]
-        if told:
-            await a.acknowledge(f"releases in {round_}", *told)
+        if released:
+            await a.acknowledge(f"releases in {round_}", *released)
 
 
 SCENARIOS: tuple[Scenario, ...] = (acknowledging, sessions, acquiring, deliveries)

@@ -61,7 +61,9 @@ class StatesRun(Run):
         await self.prepare()
         for group in groups:
             for number in range(2):
-                await self.again(lambda group=group, number=number: self.found(f"{group}:{self.text_id()}:{number}"))  # type: ignore[misc]
+                await self.again(
+                    lambda group=group, number=number: self.coordinator_error(f"{group}:{self.text_id()}:{number}")
+                )  # type: ignore[misc]
                 await self.again(lambda group=group, number=number: self.summed(group, number))  # type: ignore[misc]
 
     def text_id(self, topic: str = "read") -> str:
@@ -70,8 +72,8 @@ class StatesRun(Run):
 
         return uuid_text(self.topic_ids[topic])
 
-    async def found(self, key: str) -> int:
-        """Whether there is a coordinator."""
+    async def coordinator_error(self, key: str) -> int:
+        """Return the error code of a look-up of the coordinator."""
         answer = await self.admin.request(FindCoordinatorRequest(coordinator_keys=[key], key_type=2))
         code: int = answer.coordinators[0].error_code
         return code

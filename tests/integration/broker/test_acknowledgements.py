@@ -55,7 +55,7 @@ async def test_a_request_is_answered_with_the_last_of_its_partitions(cluster: Lo
 
 
 async def test_records_of_a_topic_that_is_deleted_meanwhile_are_answered(cluster: LocalCluster) -> None:
-    """Nobody waits for ever for a partition that is gone."""
+    """No caller waits for ever for a partition that is gone."""
     assert cluster.node is not None
     async with RawClient(cluster.bootstrap_servers) as client, RawClient(cluster.bootstrap_servers) as other:
         await create(client)
@@ -70,7 +70,7 @@ async def test_records_of_a_topic_that_is_deleted_meanwhile_are_answered(cluster
 
 
 async def test_a_client_that_leaves_takes_nothing_back_and_leaves_nothing(cluster: LocalCluster) -> None:
-    """Its records are there, and its connection is forgotten as soon as they are acknowledged to nobody."""
+    """Its records are there, and its connection is forgotten as soon as no client waits for their acknowledgement."""
     assert cluster.node is not None
     async with RawClient(cluster.bootstrap_servers) as other:
         await create(other)

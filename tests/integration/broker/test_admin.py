@@ -1,4 +1,4 @@
-"""Administration of one node: what is told of settings, logs, leaders and the quorum. Beside Kafka: `test_admin_beside_kafka`."""
+"""Administration of one node: descriptions of settings, logs, leaders and the quorum. Beside Kafka: `test_admin_beside_kafka`."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -36,10 +36,10 @@ TOPIC, BROKER = 2, 4
 async def connection(cluster: LocalCluster) -> AsyncIterator[Connection]:
     """A client of the node."""
     host, _, port = cluster.bootstrap_servers.rpartition(":")
-    found = Connection(host, int(port), client_id="test", timeout_s=patient(10))
-    await found.connect()
-    yield found
-    found.close()
+    opened = Connection(host, int(port), client_id="test", timeout_s=patient(10))
+    await opened.connect()
+    yield opened
+    opened.close()
 
 
 def topic(name: str, partitions: int = 1, **configs: str) -> CreatableTopic:
@@ -59,7 +59,11 @@ async def described(connection: Connection, kind: int, name: str) -> dict[str, D
 
 def sources(entry: DescribeConfigsResourceResult) -> tuple[str | None, int, list[tuple[str, str | None, int]]]:
     """Value, source and synonyms."""
-    return entry.value, entry.config_source, [(one.name, one.value, one.source) for one in entry.synonyms]
+    return (
+        entry.value,
+        entry.config_source,
+        [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms],
+    )
 
 
 async def test_the_default_of_the_cluster_is_told_as_one(cluster: LocalCluster, connection: Connection) -> None:
@@ -67,31 +71,33 @@ async def test_the_default_of_the_cluster_is_told_as_one(cluster: LocalCluster, 
     await connection.request(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000))
     chain = [("min.insync.replicas", "1", 3), ("min.insync.replicas", "1", 5)]
     for kind, name in ((TOPIC, "t"), (BROKER, "1")):
-        found = await described(connection, kind, name)
-        assert sources(found["min.insync.replicas"]) == ("1", 3, chain)
-    found = await described(connection, BROKER, "")
-    assert {name: sources(entry) for name, entry in found.items()} == {"min.insync.replicas": ("1", 3, chain[:1])}
+        entries = await described(connection, kind, name)
+        assert sources(entries["min.insync.replicas"]) == ("1", 3, chain)
+    entries = await described(connection, BROKER, "")
+    assert {name: sources(entry) for name, entry in entries.items()} == {"min.insync.replicas": ("1", 3, chain[:1])}
 
 
 async def test_the_nodes_id_is_told_as_given(cluster: LocalCluster, connection: Connection) -> None:
-    """By both of its names, whoever chose it."""
-    found = await described(connection, BROKER, "1")
-    assert sources(found["node.id"]) == ("1", 4, [("node.id", "1", 4)])
-    assert sources(found["broker.id"]) == ("1", 4, [("broker.id", "1", 4), ("broker.id", "-1", 5)])
+    """By both of its names, also where it was configured."""
+    entries = await described(connection, BROKER, "1")
+    assert sources(entries["node.id"]) == ("1", 4, [("node.id", "1", 4)])
+    assert sources(entries["broker.id"]) == ("1", 4, [("broker.id", "1", 4), ("broker.id", "-1", 5)])
 
 
 async def test_the_own_setting_is_told_to_those_who_set_it(cluster: LocalCluster, connection: Connection) -> None:
     """A strict client takes an unknown name in the answer of CreateTopics for an error."""
     wanted = [topic("plain"), topic("set", durability="os")]
     answer = await connection.request(CreateTopicsRequest(topics=wanted, timeout_ms=1000))
-    told = {made.name: [one.name for one in made.configs if one.name == "durability"] for made in answer.topics}
-    assert told == {"plain": [], "set": ["durability"]}
+    durability = {
+        made.name: [config.name for config in made.configs if config.name == "durability"] for made in answer.topics
+    }
+    assert durability == {"plain": [], "set": ["durability"]}
     assert "durability" in await described(connection, TOPIC, "plain")
 
 
 @pytest.mark.parametrize("name", sorted(INTERNAL))
 async def test_internal_topics_are_flushed_and_nobody_can_change_that(name: str) -> None:
-    """Under a broker with log.durability=os: told as flush, read-only; setting it is refused by its name, whichever way."""
+    """Under a broker with log.durability=os: described as flush, read-only; setting it is refused by its name, whichever way."""
     async with LocalCluster(properties={"log.durability": "os"}) as cluster:
         host, _, port = cluster.bootstrap_servers.rpartition(":")
         connection = Connection(host, int(port), client_id="test", timeout_s=10)
@@ -148,7 +154,7 @@ async def test_log_directories_tell_sizes_and_room(cluster: LocalCluster, connec
     (directory,) = (await connection.request(asked)).results
     assert directory.log_dir == cluster.data_dir
     assert 0 < directory.usable_bytes <= directory.total_bytes
-    sizes = {one.partition_index: one.partition_size for one in directory.topics[0].partitions}
+    sizes = {partition.partition_index: partition.partition_size for partition in directory.topics[0].partitions}
     on_disk = (Path(cluster.data_dir) / "t-1" / "00000000000000000000.log").stat().st_size
     assert sizes == {0: 0, 1: on_disk}
 
@@ -157,17 +163,17 @@ async def test_the_quorum_is_this_node(cluster: LocalCluster, connection: Connec
     """It leads, it is the only voter, and its log ends where it is committed."""
     asked = TopicQuery(topic_name="__cluster_metadata", partitions=[PartitionQuery(partition_index=0)])
     answer = await connection.request(DescribeQuorumRequest(topics=[asked]))
-    (found,) = answer.topics[0].partitions
-    (voter,) = found.current_voters
-    assert (found.leader_id, voter.replica_id, found.observers) == (1, 1, [])
-    assert found.high_watermark == voter.log_end_offset > 0
+    (partition,) = answer.topics[0].partitions
+    (voter,) = partition.current_voters
+    assert (partition.leader_id, voter.replica_id, partition.observers) == (1, 1, [])
+    assert partition.high_watermark == voter.log_end_offset > 0
 
 
 async def test_resources_with_settings_are_listed(cluster: LocalCluster, connection: Connection) -> None:
     """The broker and every topic."""
     await connection.request(CreateTopicsRequest(topics=[topic("b"), topic("a")], timeout_ms=1000))
     answer = await connection.request(ListConfigResourcesRequest(resource_types=[]))
-    listed = {(one.resource_type, one.resource_name) for one in answer.config_resources}
+    listed = {(resource.resource_type, resource.resource_name) for resource in answer.config_resources}
     assert listed == {(BROKER, "1"), (TOPIC, "a"), (TOPIC, "b")}
 
 
@@ -175,13 +181,13 @@ async def test_no_election_is_needed(cluster: LocalCluster, connection: Connecti
     """Of all partitions none is named."""
     await connection.request(CreateTopicsRequest(topics=[topic("t")], timeout_ms=1000))
     answer = await connection.request(ElectLeadersRequest(topic_partitions=None))
-    assert [(one.topic, one.partition_result) for one in answer.replica_election_results] == [("t", [])]
+    assert [(result.topic, result.partition_result) for result in answer.replica_election_results] == [("t", [])]
 
 
 async def test_resources_are_described_once_and_each_with_its_own(
     cluster: LocalCluster, connection: Connection
 ) -> None:
-    """However often they are named; what has the same settings as another is told them all the same."""
+    """However often they are named; what has the same settings as another is described with them all the same."""
     await connection.request(
         CreateTopicsRequest(topics=[topic("a"), topic("b"), topic("c", retention_ms="9")], timeout_ms=1000)
     )
@@ -191,11 +197,11 @@ async def test_resources_are_described_once_and_each_with_its_own(
         for kind, name in names * 100
     ]
     answer = await connection.request(DescribeConfigsRequest(resources=wanted))
-    assert [(one.resource_type, one.resource_name) for one in answer.results] == names
-    told = [(one.error_code, [entry.value for entry in one.configs]) for one in answer.results]
+    assert [(result.resource_type, result.resource_name) for result in answer.results] == names
+    described = [(result.error_code, [entry.value for entry in result.configs]) for result in answer.results]
     week = [str(7 * 24 * 3_600_000)]
     unknown, invalid = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_REQUEST
-    assert told == [(0, week), (0, week), (0, ["9"]), (unknown, []), (0, []), (0, []), (invalid, [])]
+    assert described == [(0, week), (0, week), (0, ["9"]), (unknown, []), (0, []), (0, []), (invalid, [])]
 
 
 @pytest.mark.slow
@@ -206,6 +212,6 @@ async def test_a_topic_of_many_partitions_is_told_whole(cluster: LocalCluster, c
     topic_id = cluster.node.services.image.topics["wide"].topic_id
     for asked in (None, [MetadataRequestTopic(name="wide")], [MetadataRequestTopic(name=None, topic_id=topic_id)]):
         answer = await connection.request(MetadataRequest(topics=asked))
-        told = {one.name: [each.partition_index for each in one.partitions] for one in answer.topics}
-        assert told.pop("wide") == list(range(501))
-        assert told == ({} if asked else {"t": [0]})
+        partitions = {topic.name: [each.partition_index for each in topic.partitions] for topic in answer.topics}
+        assert partitions.pop("wide") == list(range(501))
+        assert partitions == ({} if asked else {"t": [0]})

@@ -40,7 +40,7 @@ async def test_the_answers_are_kafkas(scenario: Callable[[AdminRun], Awaitable[N
     assert ours
     assert [label for label, _ in ours] == [label for label, _ in theirs]
     differences = [
-        line for (label, mine), (_, their) in zip(ours, theirs, strict=True) for line in differ(label, mine, their)
+        line for (label, our), (_, their) in zip(ours, theirs, strict=True) for line in differ(label, our, their)
     ]
     assert not differences, "\n".join(differences)
 
@@ -51,8 +51,8 @@ def differ(path: str, ours: Any, theirs: Any) -> Iterator[str]:
         for key in ours:
             yield from differ(f"{path}.{key}", ours[key], theirs[key])
     elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
-        for mine, their in zip(ours, theirs, strict=True):
-            name = mine.get("name", mine.get("topic", "")) if isinstance(mine, dict) else ""
-            yield from differ(f"{path}[{name}]", mine, their)
+        for our, their in zip(ours, theirs, strict=True):
+            name = our.get("name", our.get("topic", "")) if isinstance(our, dict) else ""
+            yield from differ(f"{path}[{name}]", our, their)
     elif ours != theirs:
         yield f"{path}: {ours!r}, but Kafka {theirs!r}"

@@ -1,4 +1,4 @@
-"""What is no Kafka request ends its own connection, with one line in the log, and disturbs nobody."""
+"""What is no Kafka request ends its own connection, with one line in the log, and disturbs no other connection."""
 
 import asyncio
 import logging
@@ -87,9 +87,9 @@ async def test_the_connection_ends_with_one_line_and_nobody_else_notices(
 async def test_an_unknown_apiversions_is_answered_in_version_0(cluster: LocalCluster) -> None:
     """A client of the future learns the range and comes again (KIP-511)."""
     answer = await ask(cluster, struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 99, 7, -1))
-    found = decode(ApiVersionsResponse, 0, answer, 4)
-    assert found.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert [(api.api_key, api.max_version) for api in found.api_keys] == [(ApiKey.API_VERSIONS, 4)]
+    response = decode(ApiVersionsResponse, 0, answer, 4)
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(api.api_key, api.max_version) for api in response.api_keys] == [(ApiKey.API_VERSIONS, 4)]
 
 
 async def test_a_bad_software_name_is_refused(cluster: LocalCluster) -> None:

@@ -58,8 +58,11 @@ async def test_batches_are_written_in_the_order_in_which_they_come(cluster: Loca
             sequence += count
         for number in range(len(counts)):
             answer = await client.answer(ProduceResponse, 9)
-            found = [(one.error_code, one.base_offset) for one in answer.responses[0].partition_responses]
-            assert found == [(ErrorCode.NONE, sum(counts[:number]))] * 2
+            placed = [
+                (partition_response.error_code, partition_response.base_offset)
+                for partition_response in answer.responses[0].partition_responses
+            ]
+            assert placed == [(ErrorCode.NONE, sum(counts[:number]))] * 2
 
 
 async def test_a_batch_without_an_answer_is_written_in_its_turn(cluster: LocalCluster) -> None:
@@ -87,9 +90,9 @@ async def test_a_batch_that_no_consumer_could_read_is_refused(cluster: LocalClus
     await create(cluster, "t")
     for count in (1, 5_000):
         answer = await call(cluster, request(garbage(count)), ApiKey.PRODUCE, 9, ProduceResponse)
-        (found,) = answer.responses[0].partition_responses
-        assert (found.error_code, found.base_offset) == (ErrorCode.INVALID_RECORD, -1)
-        assert found.error_message
+        (partition_response,) = answer.responses[0].partition_responses
+        assert (partition_response.error_code, partition_response.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+        assert partition_response.error_message
     await call(cluster, request(batch(1, value=b"after")), ApiKey.PRODUCE, 9, ProduceResponse)
     assert await fetch(cluster, 0) == [(ErrorCode.NONE, [b"after"])]
 
@@ -101,8 +104,8 @@ async def test_a_batch_that_is_refused_lets_none_overtake(cluster: LocalCluster)
         for records in (batch(20_000), garbage(2_000), batch(1)):
             client.send(request(records), ApiKey.PRODUCE, 9)
         answers = [await client.answer(ProduceResponse, 9) for _ in range(3)]
-    found = [answer.responses[0].partition_responses[0] for answer in answers]
-    assert [one.base_offset for one in found] == [0, -1, 20_000]
+    partition_responses = [answer.responses[0].partition_responses[0] for answer in answers]
+    assert [partition_response.base_offset for partition_response in partition_responses] == [0, -1, 20_000]
 
 
 @pytest.mark.parametrize("count", [3, 2_000])
@@ -112,22 +115,22 @@ async def test_the_records_at_fault_are_told(cluster: LocalCluster, count: int) 
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=configs)
     await call(cluster, CreateTopicsRequest(topics=[topic]), ApiKey.CREATE_TOPICS, 4, CreateTopicsResponse)
     answer = await call(cluster, request(batch(count, key=None)), ApiKey.PRODUCE, 9, ProduceResponse)
-    (found,) = answer.responses[0].partition_responses
-    assert found.error_code == ErrorCode.INVALID_RECORD
-    assert [error.batch_index for error in found.record_errors] == list(range(min(count, 1_000)))
-    assert "key" in found.record_errors[0].batch_index_error_message
-    assert str(count) in found.error_message
+    (partition_response,) = answer.responses[0].partition_responses
+    assert partition_response.error_code == ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in partition_response.record_errors] == list(range(min(count, 1_000)))
+    assert "key" in partition_response.record_errors[0].batch_index_error_message
+    assert str(count) in partition_response.error_message
 
 
 async def test_a_topic_may_go_while_a_batch_is_looked_through(cluster: LocalCluster) -> None:
-    """The batch is for nobody then; a new topic of the name does not get it."""
+    """The batch is dropped then; a new topic of the name does not get it."""
     await create(cluster, "t")
     assert cluster.node is not None
     slices = cluster.node.services.replicas.slices
     run = slices.run
 
     async def later(steps):
-        found = await run(steps)
+        inspected = await run(steps)
         await call(
             cluster,
             DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000),
@@ -136,7 +139,7 @@ async def test_a_topic_may_go_while_a_batch_is_looked_through(cluster: LocalClus
             DeleteTopicsResponse,
         )
         await create(cluster, "t")
-        return found
+        return inspected
 
     slices.run = later
     answer = await call(cluster, request(batch(2_000)), ApiKey.PRODUCE, 9, ProduceResponse)

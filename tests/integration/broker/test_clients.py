@@ -78,9 +78,9 @@ async def test_a_restart_keeps_records_groups_and_settings(cluster: LocalCluster
 def committed_offset(bootstrap: str, group: str, topic: str) -> int:
     """What the group committed for partition 0."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    (found,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=patient(10))
+    (committed,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=patient(10))
     consumer.close()
-    return int(found.offset)
+    return int(committed.offset)
 
 
 async def test_administration_with_librdkafka(cluster: LocalCluster) -> None:
@@ -137,8 +137,8 @@ async def test_a_transactional_java_producer_is_read_when_it_has_committed(clust
         await asyncio.sleep(0.01)
     assert partition.high_watermark - 1 > 500 + 2, "markers are among the records"
     tool = ["org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", cluster.bootstrap_servers]
-    told = await run(lambda: java(*tool, "describe-producers", "--topic", "t", "--partition", "0", seconds=60))
-    _, *rows = [line.split() for line in told.splitlines() if line.strip()]
+    output = await run(lambda: java(*tool, "describe-producers", "--topic", "t", "--partition", "0", seconds=60))
+    _, *rows = [line.split() for line in output.splitlines() if line.strip()]
     assert sorted(row[-1] for row in rows) == sorted(["None", str(partition.high_watermark - 1)])
     await run(producer.abort_transaction, 20)
 
@@ -152,12 +152,12 @@ async def test_what_java_reports_as_sent_is_in_the_log(cluster: LocalCluster) ->
     new = NewTopic("split", 1, 1, config={"max.message.bytes": "20000"})
     await asyncio.to_thread(admin.create_topics([new])["split"].result, patient(20))
     limits = ["batch.size=26000", "linger.ms=300", "acks=all", "delivery.timeout.ms=6000", "request.timeout.ms=2000"]
-    told = await asyncio.to_thread(
+    output = await asyncio.to_thread(
         java, "org.apache.kafka.tools.ProducerPerformance",
         "--topic", "split", "--num-records", "7", "--record-size", "5000", "--throughput", "-1",
         "--producer-props", f"bootstrap.servers={cluster.bootstrap_servers}", *limits,
     )  # fmt: skip
-    sent = int(told.strip().splitlines()[-1].split()[0])
+    sent = int(output.strip().splitlines()[-1].split()[0])
     consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g"})
     partition = confluent_kafka.TopicPartition("split", 0)
     _, end = await asyncio.to_thread(consumer.get_watermark_offsets, partition, patient(10))

@@ -32,14 +32,14 @@ async def test_members_go_on_after_a_crash() -> None:
         await cluster.crash()
         await cluster.start()
         async with run_against(cluster.bootstrap_servers, "g") as run:
-            for one in (first, second):
-                one.connection = await run.connect(one.name)
+            for peer in (first, second):
+                peer.connection = await run.connect(peer.name)
             assert not (await second.beat("waits yet")).assignment
             assert not (await first.confirm("has given up")).error_code
             given = (await second.beat("gets it")).assignment
             assert [topic.partitions for topic in given.topic_partitions] == [[1]]
             described = await until(run, "g", lambda group: group.group_state == "Stable")
-            assert [(one.member_id, one.member_epoch) for one in described.members] == [("g-a", 3), ("g-b", 3)]
+            assert [(member.member_id, member.member_epoch) for member in described.members] == [("g-a", 3), ("g-b", 3)]
 
 
 class Reader:
@@ -92,11 +92,11 @@ class Reader:
 @contextmanager
 def reader(bootstrap: str, topics: list[str], protocol: str = "consumer") -> Iterator[Reader]:
     """A consumer, closed at the end."""
-    one = Reader(bootstrap, topics, protocol)
+    group_reader = Reader(bootstrap, topics, protocol)
     try:
-        yield one
+        yield group_reader
     finally:
-        one.close()
+        group_reader.close()
 
 
 def _shared_by_two(bootstrap: str) -> None:
@@ -156,7 +156,7 @@ async def test_librdkafka_moves_a_group_to_the_new_protocol_and_back() -> None:
 
 @pytest.mark.parametrize("protocol", ["consumer", "classic"])
 async def test_a_large_group_is_balanced_after_the_heartbeat(monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
-    """Its members have what they are to have a heartbeat later, whatever they speak; as if every group was large."""
+    """Its members have their target assignment a heartbeat later, whatever they speak; as if every group was large."""
     large = functools.partial(ConsumerLimits, assigned_at_once=0)
     monkeypatch.setattr("busway_bus.coordinator.consumer_groups.ConsumerLimits", large)
     settings = {**SETTINGS, "group.consumer.migration.policy": "bidirectional", "group.consumer.max.size": "9"}

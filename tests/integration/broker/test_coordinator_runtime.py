@@ -58,7 +58,7 @@ class Counters:
         return self.deadlines.earliest()
 
     def tick(self, now: int) -> Decision[None]:
-        """Whoever waited long enough is told None reached."""
+        """A caller that waited long enough is answered `too late`."""
         self.ticks.append(now)
         over = [self.awaited.pop(name) for name in self.deadlines.due(now, TICK_MAX)]
         return Decision(reply=None, responses=tuple((waiter, "too late") for _, waiter in over))
@@ -67,7 +67,7 @@ class Counters:
         return [waiter for _, waiter in self.awaited.values()]
 
     def add(self, name: str, by: int) -> Decision[int]:
-        """Count; whoever waits for it hears of it."""
+        """Count; its waiters are notified."""
         number = self.numbers.get(name, 0) + by
         due = ()
         if name in self.awaited and number >= self.awaited[name][0]:
@@ -207,7 +207,7 @@ async def test_answers_wait_until_what_they_tell_is_durable(bench: Bench) -> Non
 
 
 async def test_what_finds_no_room_has_not_happened(bench: Bench) -> None:
-    """The writer and whoever would have heard of it look for the coordinator again; the next one finds the state as it was."""
+    """The writer and the waiters look for the coordinator again; the next one finds the state as it was."""
     await bench.add("a")
     waiting = bench.wait("a", 2)
     await turn()
@@ -222,7 +222,7 @@ async def test_what_finds_no_room_has_not_happened(bench: Bench) -> None:
 
 
 async def test_what_does_not_become_durable_takes_its_shard_along(bench: Bench) -> None:
-    """Nobody is left waiting; the shard is served again, with what its log has, once all of that is durable."""
+    """No caller is left waiting; the shard is served again, with what its log has, once all of that is durable."""
     await bench.add("a")
     before = bench.runtime.shard(0)
     waiting = bench.wait("b", 1)
@@ -377,7 +377,7 @@ async def test_timers_fire_when_they_are_due_and_a_part_at_a_time(bench: Bench) 
 
 
 async def test_a_wait_may_be_given_up_and_a_topic_may_go(bench: Bench) -> None:
-    """Who gave up is not answered and hinders nobody; when the topic is deleted who waits looks for the coordinator again."""
+    """Who gave up is not answered and hinders no other; when the topic is deleted who waits looks for the coordinator again."""
     parked: list[asyncio.Future[Any]] = []
     until = bench.runtime.now() + 60_000
     gave_up = asyncio.ensure_future(

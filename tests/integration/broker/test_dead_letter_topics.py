@@ -67,12 +67,12 @@ def worker(cluster: LocalCluster) -> ShareConsumer:
 
 async def take(consumer: ShareConsumer, count: int) -> list[Record]:
     """So many records."""
-    found: list[Record] = []
+    letters: list[Record] = []
     async with asyncio.timeout(PATIENCE_S):
-        while len(found) < count:
-            for records in (await consumer.getmany(timeout_ms=500, max_records=count - len(found))).values():
-                found += records
-    return found
+        while len(letters) < count:
+            for records in (await consumer.getmany(timeout_ms=500, max_records=count - len(letters))).values():
+                letters += records
+    return letters
 
 
 async def handle(cluster: LocalCluster, **kinds: Any) -> None:
@@ -84,19 +84,19 @@ async def handle(cluster: LocalCluster, **kinds: Any) -> None:
 
 async def dead_letters(cluster: LocalCluster, count: int, topic: str = DEAD) -> list[Record]:
     """The first dead letters."""
-    found: list[Record] = []
+    letters: list[Record] = []
     async with Consumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
         await consumer.assign([TopicPartition(topic, 0)])
         async with asyncio.timeout(PATIENCE_S):
-            while len(found) < count:
+            while len(letters) < count:
                 for records in (await consumer.getmany(timeout_ms=500)).values():
-                    found += records
-    return found
+                    letters += records
+    return letters
 
 
 @contextlib.asynccontextmanager
 async def fetching(consumer: ShareConsumer) -> AsyncIterator[None]:
-    """A member that fetches, so that its partitions are taken up, and gets nothing: what is given up comes to nobody."""
+    """A member that fetches, so that its partitions are taken up, and gets nothing: what is given up comes to no member."""
 
     async def fetch() -> None:
         while True:
@@ -161,9 +161,11 @@ async def test_records_that_were_delivered_too_often_are_there(cluster: LocalClu
             if record.value == b"released":
                 await consumer.acknowledge(record, "release")
         letters = await dead_letters(cluster, 2)
-    found = {(headers(one)["__dlq.errors.offset"], headers(one)["__dlq.errors.delivery.count"]) for one in letters}
-    assert found == {("0", "2"), ("1", "2")}
-    assert {headers(one)["__dlq.errors.message"] for one in letters} == {
+    offsets_and_counts = {
+        (headers(letter)["__dlq.errors.offset"], headers(letter)["__dlq.errors.delivery.count"]) for letter in letters
+    }
+    assert offsets_and_counts == {("0", "2"), ("1", "2")}
+    assert {headers(letter)["__dlq.errors.message"] for letter in letters} == {
         "Offset delivery count exceeded the threshold."
     }
 
@@ -181,7 +183,7 @@ async def test_the_partition_is_that_of_the_source(cluster: LocalCluster) -> Non
         for record in await take(consumer, 3):
             await consumer.acknowledge(record, "reject")
     letters = await dead_letters(cluster, 2)
-    assert {headers(one)["__dlq.errors.partition"] for one in letters} == {"0", "2"}
+    assert {headers(letter)["__dlq.errors.partition"] for letter in letters} == {"0", "2"}
 
 
 @pytest.mark.parametrize("crash", [False, True])
@@ -248,7 +250,7 @@ async def test_more_wait_than_may_be_under_way(cluster: LocalCluster) -> None:
         async with Admin(cluster.bootstrap_servers) as admin:
             await admin.create_topics([NewTopic(DEAD, 1, 1, configs=ALLOWED)])
         letters = await dead_letters(cluster, 350)
-    assert [int(headers(one)["__dlq.errors.offset"]) for one in letters] == list(range(350))
+    assert [int(headers(letter)["__dlq.errors.offset"]) for letter in letters] == list(range(350))
     await until_nothing_is_left(cluster)
 
 
@@ -272,9 +274,9 @@ async def test_the_topic_is_made_where_the_broker_may() -> None:
         await handle(cluster, a="reject")
         assert len(await dead_letters(cluster, 1, "dead-work")) == 1
         async with Admin(cluster.bootstrap_servers) as admin:
-            told = await admin.describe_configs("dead-work")
-        assert told["errors.deadletterqueue.group.enable"].value == "true"
-        assert told["message.timestamp.type"].value == "CreateTime"
+            configs = await admin.describe_configs("dead-work")
+        assert configs["errors.deadletterqueue.group.enable"].value == "true"
+        assert configs["message.timestamp.type"].value == "CreateTime"
 
 
 async def test_what_is_too_large_with_its_value_goes_without(cluster: LocalCluster) -> None:
@@ -319,11 +321,11 @@ async def test_a_crash_around_the_letter_loses_none(
             await until_nothing_is_left(cluster)
     count = 2 if moment == "after the letter" else 1
     letters = await dead_letters(cluster, count)
-    assert [headers(one)["__dlq.errors.offset"] for one in letters] == ["0"] * count
+    assert [headers(letter)["__dlq.errors.offset"] for letter in letters] == ["0"] * count
 
 
 async def test_a_disk_that_fails_once_is_tried_again(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refusal that passes by is not told to any member."""
+    """A refusal that passes by is reported to no member."""
     await prepare(cluster)
     await send(cluster, b"a")
     write, problems = DeadLetters.write, [KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)] * 3
@@ -356,9 +358,9 @@ async def test_what_goes_wrong_unexpectedly_is_told_and_tried_again(
         await handle(cluster, a="reject")
         assert len(await dead_letters(cluster, 1)) == 1
         await until_nothing_is_left(cluster)
-    told = [one for one in caplog.records if one.name == "busway.share"]
-    assert [one.exc_info is not None for one in told] == [True, True]
-    assert f"{TOPIC}-0" in told[0].getMessage()
+    log_records = [record for record in caplog.records if record.name == "busway.share"]
+    assert [record.exc_info is not None for record in log_records] == [True, True]
+    assert f"{TOPIC}-0" in log_records[0].getMessage()
 
 
 async def test_the_level_is_raised_and_lowered_with_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Who names the same thing again and again is told of it once: the answer does not grow beyond what there is."""
+"""Who names the same thing again and again gets it once: the answer does not grow beyond what there is."""
 
 from typing import Any
 
@@ -111,12 +111,12 @@ async def test_what_is_named_again_is_answered_once(
 @pytest.mark.parametrize("count", [1, 1_000], ids=["few", "many"])
 async def test_an_offset_that_is_asked_for_again_is_told_once(cluster: LocalCluster, count: int) -> None:
     """A topic twice, and each of its partitions several times, in one version with one group and one with many."""
-    one = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 0, 1] * count)] * 2
+    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 0, 1] * count)] * 2
     many = [OffsetFetchRequestTopics(name="t", partition_indexes=[0, 0, 1] * count)] * 2
     group = OffsetFetchRequestGroup(group_id="a", topics=many)
     async with RawClient(cluster.bootstrap_servers) as client:
         await coordinators(client)
-        answer = await client.ask(OffsetFetchRequest(group_id="a", topics=one), 7)
+        answer = await client.ask(OffsetFetchRequest(group_id="a", topics=topics), 7)
         assert [row.partition_index for row in answer.topics[0].partitions] == [0, 1]
         assert len(answer.topics) == 1
         answer = await client.ask(OffsetFetchRequest(groups=[group]), 8)
@@ -127,7 +127,7 @@ async def test_an_offset_that_is_asked_for_again_is_told_once(cluster: LocalClus
 async def test_what_does_not_fit_into_an_answer_is_to_be_asked_for_again(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Room for one row: the first is told as it is, the others are refused with what clients retry."""
+    """Room for one row: the first is returned as it is, the others are refused with what clients retry."""
     monkeypatch.setattr("busway_bus.handlers.common.response_room.AnswerRoom.__init__.__defaults__", (1,))
     async with RawClient(cluster.bootstrap_servers) as client:
         await coordinators(client)

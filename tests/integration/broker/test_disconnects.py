@@ -311,7 +311,7 @@ async def test_a_member_that_waits_on_a_connection_is_not_fenced_for_another() -
         def others() -> list[str]:
             group = groups.group("g")
             assert isinstance(group, ClassicGroup)
-            return [one for one in group.members if one != member.member_id]
+            return [member_id for member_id in group.members if member_id != member.member_id]
 
         async with asyncio.timeout(patient(10)):
             while not others():
@@ -329,7 +329,7 @@ async def test_a_member_that_waits_on_a_connection_is_not_fenced_for_another() -
 
 
 async def test_a_stop_finishes_what_is_under_way_and_answers_it(tmp_path: Path, disk: Disk) -> None:
-    """A produce that waits for the disk when the node is told to stop is answered; a long poll does not hold the stop up."""
+    """A produce that waits for the disk when the node stops is answered; a long poll does not hold the stop up."""
     async with LocalCluster(str(tmp_path)) as cluster:
         async with RawClient(cluster.bootstrap_servers) as other:
             await create(other, "t")

@@ -1,7 +1,7 @@
-"""Levels of features on a node: told, kept over every end, raised in data directories of earlier versions, acted by at once."""
+"""Levels of features on a node: described, kept over every end, raised in data directories of earlier versions, acted by at once."""
 
 import pytest
-from tests.integration.broker.features_scenarios import SAFE, told, update
+from tests.integration.broker.features_scenarios import SAFE, feature_response, update
 from tests.integration.broker.groups_probe import Run, run_against
 
 from busway import Admin, BrokerError, Consumer, Producer
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.slow
 
 
 async def levels(run: Run) -> dict[str, int]:
-    """The finalized levels, as a client is told."""
-    return {one.name: one.max_version_level for one in (await told(run)).finalized_features}
+    """The finalized levels, as a client gets them."""
+    return {feature.name: feature.max_version_level for feature in (await feature_response(run)).finalized_features}
 
 
 async def test_levels_outlive_every_end_and_the_epoch_never_falls() -> None:
@@ -27,11 +27,11 @@ async def test_levels_outlive_every_end_and_the_epoch_never_falls() -> None:
         async with LocalCluster(properties=settings) as cluster:
             for number, level in enumerate((1, 0, 2)):
                 async with run_against(cluster.bootstrap_servers) as run:
-                    epochs.append((await told(run)).finalized_features_epoch)
+                    epochs.append((await feature_response(run)).finalized_features_epoch)
                     request = update((TRANSACTION_VERSION, level), kind=SAFE if level < 2 else 1)
                     assert (await run.admin.request(request)).error_code == ErrorCode.NONE
                     before = await levels(run)
-                    epochs.append((await told(run)).finalized_features_epoch)
+                    epochs.append((await feature_response(run)).finalized_features_epoch)
                 await (cluster.crash() if number % 2 else cluster.stop())
                 await cluster.start()
                 async with run_against(cluster.bootstrap_servers) as run:

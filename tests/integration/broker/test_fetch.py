@@ -96,7 +96,7 @@ async def test_very_many_partitions_are_read_in_parts(cluster: LocalCluster, mon
 async def test_what_a_client_must_know_ends_its_poll(
     cluster: LocalCluster, offset: int, epoch: int, code: ErrorCode
 ) -> None:
-    """A log that parts from the client's, or an error, is told at once, not after a minute."""
+    """A log that parts from the client's, or an error, is reported at once, not after a minute."""
     async with RawClient(cluster.bootstrap_servers) as client:
         await create(client, 2)
         bad = FetchPartition(partition=0, fetch_offset=offset, last_fetched_epoch=epoch, partition_max_bytes=100)
@@ -161,13 +161,13 @@ async def test_what_was_there_before_the_wait_comes_with_what_ended_it(cluster: 
 async def test_a_client_that_says_it_is_a_replica_reads_nothing(
     cluster: LocalCluster, replica: int, version: int
 ) -> None:
-    """CLUSTER_AUTHORIZATION_FAILED for the id of this node or of any other: no records, no session, nothing of the partition told."""
+    """CLUSTER_AUTHORIZATION_FAILED for the id of this node or of any other: no records, no session, nothing of the partition reported."""
     async with RawClient(cluster.bootstrap_servers) as client:
         await create(client, 1)
         await produce(client, 0)
-        told = await client.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12)
+        metadata = await client.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12)
         request = fetching(FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=2_000))
-        request.topics[0].topic_id = told.topics[0].topic_id
+        request.topics[0].topic_id = metadata.topics[0].topic_id
         plain = await client.ask(request, version)
         assert plain.responses[0].partitions[0].records
         if version < REPLICA_STATE_SINCE:

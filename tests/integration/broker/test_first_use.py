@@ -44,17 +44,17 @@ async def cluster() -> AsyncIterator[LocalCluster]:
 @pytest.fixture
 async def connection(cluster: LocalCluster) -> AsyncIterator[Connection]:
     """A client of the node."""
-    found = await connected(cluster)
-    yield found
-    found.close()
+    opened = await connected(cluster)
+    yield opened
+    opened.close()
 
 
 async def connected(cluster: LocalCluster) -> Connection:
     """One more client of the node."""
     host, _, port = cluster.bootstrap_servers.rpartition(":")
-    found = Connection(host, int(port), client_id="test", timeout_s=patient(10))
-    await found.connect()
-    return found
+    opened = Connection(host, int(port), client_id="test", timeout_s=patient(10))
+    await opened.connect()
+    return opened
 
 
 def about(*names: str) -> MetadataRequest:
@@ -63,10 +63,10 @@ def about(*names: str) -> MetadataRequest:
 
 
 async def test_a_topic_is_made_behind_the_first_question(cluster: LocalCluster, connection: Connection) -> None:
-    """The first answer says that it is not there; it comes though nobody waits for it."""
+    """The first answer says that it is not there; it comes without a waiting client."""
     first = await connection.request(about("t", "t", "__transaction_state", "a/b"))
-    told = {topic.name: (topic.error_code, topic.is_internal) for topic in first.topics}
-    assert told == {
+    topics = {topic.name: (topic.error_code, topic.is_internal) for topic in first.topics}
+    assert topics == {
         "t": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
         "__transaction_state": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True),
         "a/b": (ErrorCode.INVALID_TOPIC_EXCEPTION, False),
@@ -101,7 +101,7 @@ async def test_a_partition_that_is_offline_has_no_leader(cluster: LocalCluster) 
     assert (described.error_code, described.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
     for kind, code in ((0, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE), (1, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)):
         elected = await client.request(ElectLeadersRequest(election_type=kind, topic_partitions=None))
-        assert [one.error_code for one in elected.replica_election_results[0].partition_result] == [code]
+        assert [result.error_code for result in elected.replica_election_results[0].partition_result] == [code]
     directories = await client.request(DescribeLogDirsRequest(topics=None))
     assert directories.results[0].topics == []
     client.close()
@@ -120,7 +120,7 @@ def join(member_id: str = "") -> JoinGroupRequest:
 
 
 async def test_groups_end_with_the_topic_of_their_offsets(cluster: LocalCluster, connection: Connection) -> None:
-    """Who waits for a rebalance is told to look for the coordinator; the next who does has the topic made, and no old group."""
+    """Who waits for a rebalance has to look for the coordinator; the next who does has the topic made, and no old group."""
     await connection.request(FindCoordinatorRequest(coordinator_keys=["g"]))
     before = cluster.node.services.image.topics["__consumer_offsets"].topic_id
     known = await connection.request(join())

@@ -25,8 +25,8 @@ def codes(answer) -> set[int]:
         return set().union(*map(codes, answer))
     if not hasattr(answer, "__slots__"):
         return set()
-    found = {answer.error_code} if hasattr(answer, "error_code") else set()
-    return found.union(*(codes(getattr(answer, name)) for name in answer.__slots__))
+    error_codes = {answer.error_code} if hasattr(answer, "error_code") else set()
+    return error_codes.union(*(codes(getattr(answer, name)) for name in answer.__slots__))
 
 
 @pytest.mark.parametrize(
@@ -145,12 +145,12 @@ async def test_a_full_disk_under_a_partition_is_told_at_once(
             sent = [await producer.send("t", b"%d" % number, partition=0) for number in range(1, 4)]
             async with asyncio.timeout(patient(20)):
                 await refused.wait()
-        assert [(await one).offset for one in sent] == [1, 2, 3]
-        found = [record.value async for record in read_to_end(cluster.bootstrap_servers, "t")]
-    assert found == [b"0", b"1", b"2", b"3"]
-    told = [record.getMessage() for record in caplog.records if "No space left" in record.getMessage()]
-    assert [line.partition(":")[0] for line in told] == [told[0].partition(":")[0], "refused, and sent again"]
-    assert told[0].startswith("cannot write ")
+        assert [(await future).offset for future in sent] == [1, 2, 3]
+        values = [record.value async for record in read_to_end(cluster.bootstrap_servers, "t")]
+    assert values == [b"0", b"1", b"2", b"3"]
+    refusals = [record.getMessage() for record in caplog.records if "No space left" in record.getMessage()]
+    assert [line.partition(":")[0] for line in refusals] == [refusals[0].partition(":")[0], "refused, and sent again"]
+    assert refusals[0].startswith("cannot write ")
     assert {record.levelname for record in caplog.records if "No space left" in record.getMessage()} == {
         "ERROR",
         "WARNING",

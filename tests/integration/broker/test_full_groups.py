@@ -27,8 +27,8 @@ async def test_a_full_classic_group_takes_no_other_member() -> None:
             refused = await second.join(at_most=version)
             assert (refused.error_code, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, ""), version
         assert (await first.heartbeat()).error_code == ErrorCode.NONE
-        (found,) = (await first.describe("full")).groups
-        assert [each.member_id for each in found.members] == [first.member_id]
+        (group,) = (await first.describe("full")).groups
+        assert [each.member_id for each in group.members] == [first.member_id]
         assert (await first.leave()).error_code == ErrorCode.NONE
         assert (await second.enter()).error_code == ErrorCode.NONE
 

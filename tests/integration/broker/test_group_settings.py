@@ -1,4 +1,4 @@
-"""Settings that a group has of its own: kept, told, and refused where the broker does not let a group have them."""
+"""Settings that a group has of its own: kept, described, and refused where the broker does not let a group have them."""
 
 import pytest
 
@@ -34,12 +34,12 @@ async def test_they_are_in_force_at_once_and_after_a_crash() -> None:
         assert cluster.node is not None
         services = cluster.node.services
         assert services.share_groups.limits("g").session_timeout_ms == 50_000
-        told = {one.name: one for one in group_entries(services.config, services.image.group_configs("g"))}
-        assert (told["share.session.timeout.ms"].value, told["share.session.timeout.ms"].source) == (
+        configs = {entry.name: entry for entry in group_entries(services.config, services.image.group_configs("g"))}
+        assert (configs["share.session.timeout.ms"].value, configs["share.session.timeout.ms"].source) == (
             "50000",
             Source.GROUP,
         )
-        assert (told["share.record.lock.duration.ms"].value, told["share.record.lock.duration.ms"].source) == (
+        assert (configs["share.record.lock.duration.ms"].value, configs["share.record.lock.duration.ms"].source) == (
             "20000",
             Source.STATIC_BROKER,
         )

@@ -70,7 +70,7 @@ async def drop(run: Run, topic: str) -> None:
 
 
 async def test_members_go_on_after_a_restart(cluster: LocalCluster) -> None:
-    """Generation, assignment and offsets are read back; nobody has to join again."""
+    """Generation, assignment and offsets are read back; no member has to join again."""
     async with run_against(cluster.bootstrap_servers) as run:
         peer = await run.peer("a", "g")
         await peer.enter()
@@ -136,7 +136,7 @@ async def test_an_empty_group_goes_with_its_last_offset(cluster: LocalCluster) -
 async def test_nobody_is_left_without_an_answer_when_the_disk_fails(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Assignments and offsets that are not on disk are not confirmed: clients are told to look for the coordinator."""
+    """Assignments and offsets that are not on disk are not confirmed: clients have to look for the coordinator."""
     async with run_against(cluster.bootstrap_servers) as run:
         peer = await run.peer("a", "g")
         await peer.enter()
@@ -186,7 +186,7 @@ async def test_a_damaged_log_of_groups_takes_only_its_groups_along(caplog: pytes
 async def test_groups_whose_log_was_refused_are_served_when_it_is_back(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, refused: str
 ) -> None:
-    """The operating system opens or reads the partition no more, and later does: no restart is needed, and each is told once."""
+    """The operating system opens or reads the partition no more, and later does: no restart is needed, and each is logged once."""
     async with LocalCluster() as cluster:
         async with run_against(cluster.bootstrap_servers) as run:
             await (await run.peer("a", "g")).commit()
@@ -206,8 +206,8 @@ async def test_groups_whose_log_was_refused_are_served_when_it_is_back(
                 with pytest.raises(KafkaError) as refusal:
                     groups.shard("g")
                 assert refusal.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-            told = "is offline" if refused == "open" else "is not served"
-            assert sum(told in line and "__consumer_offsets" in line for line in caplog.text.splitlines()) == 1
+            reason = "is offline" if refused == "open" else "is not served"
+            assert sum(reason in line and "__consumer_offsets" in line for line in caplog.text.splitlines()) == 1
         await cluster.node._reopen()
         await groups.runtime.wait_loaded(within_s=patient(5))
         async with run_against(cluster.bootstrap_servers) as run:
@@ -235,8 +235,8 @@ async def test_expiry_leaves_the_groups_of_a_topic_made_anew_alone(monkeypatch: 
         await groups.ensure()
         assert [partition_for(group_id, 2) for group_id in ("b", "a")] == [0, 1]
         for number, group_id in enumerate(("b", "a")):
-            found = functools.partial(GroupShard.create, group_id=group_id, request=JOIN, now=0)
-            await groups.runtime.write(number, found)
+            create = functools.partial(GroupShard.create, group_id=group_id, request=JOIN, now=0)
+            await groups.runtime.write(number, create)
         write = groups.runtime.write
 
         async def meanwhile(number: int, operation: Callable[[GroupShard], Decision[None]]) -> None:

@@ -99,7 +99,7 @@ async def test_a_large_commit_takes_turns_with_others(cluster: LocalCluster, mon
 async def test_very_many_that_leave_together_take_turns_with_others(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Members of a consumer group go a few at a time, each three records; all are told what is so, also where the log refuses to go on."""
+    """Members of a consumer group go a few at a time, each three records; all get true answers, also where the log refuses to go on."""
     assert cluster.node is not None
     groups = cluster.node.services.groups
     await groups.ensure()
@@ -186,7 +186,7 @@ def test_what_all_members_speak_is_known_without_asking_them() -> None:
 
 @pytest.mark.slow
 async def test_a_node_serves_while_it_reads_its_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log of one partition is read in slices; its groups are told to wait, those of empty ones and all else are served."""
+    """The log of one partition is read in slices; its groups answer that clients have to wait, those of empty ones and all else are served."""
     gate = asyncio.Event()
     run_slices = Slices.run
 

@@ -1,4 +1,4 @@
-"""Whoever asked may be gone at any moment: what was asked for is there whole or not at all, now and after a restart."""
+"""The client may be gone at any moment: what it asked for is there whole or not at all, now and after a restart."""
 
 import asyncio
 import inspect
@@ -71,12 +71,12 @@ def grow(number):
 
 
 def alter(number):
-    one = configs.AlterConfigsResource(
+    resource = configs.AlterConfigsResource(
         resource_type=2,
         resource_name=f"t{number}",
         configs=[configs.AlterableConfig(name="retention.ms", value=str(number + 99))],
     )
-    return configs.AlterConfigsRequest(resources=[one], validate_only=False)
+    return configs.AlterConfigsRequest(resources=[resource], validate_only=False)
 
 
 def coordinator(number):
@@ -88,10 +88,10 @@ def producer(number):
 
 
 def records(number):
-    one = offsets.DeleteRecordsTopic(
+    topic = offsets.DeleteRecordsTopic(
         name=f"t{number}", partitions=[offsets.DeleteRecordsPartition(partition_index=0, offset=-1)]
     )
-    return offsets.DeleteRecordsRequest(topics=[one], timeout_ms=1000)
+    return offsets.DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
 
 
 CASES = {
@@ -109,7 +109,7 @@ WAITS_MAX = 12
 def state(node):
     """What the node would say of itself: its image, and each partition's log with its settings."""
     image, replicas = node.services.image, node.services.replicas
-    image = replace(image, brokers=SortedMap())  # every start registers anew
+    image = replace(image, brokers=SortedMap())  # every start registers again
     logs = {}
     for topic in image.topics.values():
         for number in range(len(topic.partitions)):
@@ -119,7 +119,7 @@ def state(node):
 
 
 WAITING = [key for key in CASES if key is not ApiKey.METADATA]
-"""What is answered when it is done; topics that are made behind Metadata are nobody's wait."""
+"""What is answered when it is done; topics that are made behind Metadata keep no client waiting."""
 
 
 @pytest.mark.slow

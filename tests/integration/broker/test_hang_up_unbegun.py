@@ -58,13 +58,13 @@ async def test_an_answer_that_has_not_begun_is_closed(cluster: LocalCluster, req
     stream.connection_made(Nowhere())
     data = frame(request_, version)
     stream.get_buffer(-1)[: len(data)] = data
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         stream.buffer_updated(len(data))
         cast("Connection", stream.owner).give_up()
         for _ in range(3):
             await asyncio.sleep(0)
         gc.collect()
-    assert [str(one.message) for one in told] == []
+    assert [str(warning.message) for warning in caught] == []
     assert not partition.waiters
     stream.connection_lost(None)

@@ -42,8 +42,8 @@ async def test_a_topic_that_is_made_safer_keeps_its_records_readable(cluster: Lo
     await produce(cluster, 10, "v")
     assert partition.log.flushed_offset == 0, "nothing asks for a sync, or this test shows nothing"
     await set_durability(cluster, "flush")
-    found = await fetch(cluster, 0, read_epoch=-1)
-    assert (found.high_watermark, bool(found.records)) == (10, True)
+    fetched = await fetch(cluster, 0, read_epoch=-1)
+    assert (fetched.high_watermark, bool(fetched.records)) == (10, True)
     await synced(10)
     assert partition.high_watermark == 10
 

@@ -1,4 +1,4 @@
-"""Topics of very many partitions: nobody else waits while they are made and removed, and each is there when it is said to be."""
+"""Topics of very many partitions: no other client waits while they are made and removed, and each is there when it is said to be."""
 
 import socket
 import sys
@@ -50,7 +50,7 @@ def produce(bootstrap_servers: str, topic: str, partitions: range) -> None:
 
 
 def test_a_thousand_partitions_are_made_and_removed_beside_others(broker):
-    """It took 14 s in which nobody else got an answer; now no answer waits for more than 100 ms of the loop's time."""
+    """It took 14 s in which no other client got an answer; now no answer waits for more than 100 ms of the loop's time."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     question = KafkaQuestion(broker.bootstrap_servers)
     settings = {"request_timeout": patient(100), "operation_timeout": patient(100)}
@@ -79,10 +79,10 @@ def test_more_partitions_than_files_may_be_open_are_all_served():
         consumer.assign([TopicPartition(topic, number, 0) for topic in topics for number in range(100)])
         seen: set[tuple[str, int]] = set()
         while len(seen) < 400:
-            found = consumer.poll(patient(20))
-            assert found is not None, f"{400 - len(seen)} partitions gave nothing"
-            assert found.error() is None
-            seen.add((found.topic(), found.partition()))
+            message = consumer.poll(patient(20))
+            assert message is not None, f"{400 - len(seen)} partitions gave nothing"
+            assert message.error() is None
+            seen.add((message.topic(), message.partition()))
         consumer.close()
         host, _, port = process.bootstrap_servers.rpartition(":")
         sockets = [socket.create_connection((host, int(port)), timeout=patient(10)) for _ in range(300)]

@@ -166,5 +166,5 @@ async def test_clients_are_told_in_words_that_they_know(
         await producer.commit("g", version=client, partitions=[0, 1])
     finally:
         run.close()
-    told = run.log[-1][1].topics[0].partitions
-    assert [one.error_code for one in told] == [code, code]
+    committed = run.log[-1][1].topics[0].partitions
+    assert [partition.error_code for partition in committed] == [code, code]

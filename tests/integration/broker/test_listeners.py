@@ -1,4 +1,4 @@
-"""One node on two listeners: a client of either is told that one's address, and the bounds count both."""
+"""One node on two listeners: a client of either gets that listener's address, and the bounds count both."""
 
 import asyncio
 import contextlib
@@ -49,16 +49,16 @@ async def test_each_listener_tells_its_own_address() -> None:
             connection = Connection("127.0.0.1", listener.port, client_id="test", timeout_s=SECONDS)
             await connection.connect()
             try:
-                found = await connection.request(MetadataRequest(topics=[]))
-                assert [(one.host, one.port) for one in found.brokers] == [here]
+                metadata = await connection.request(MetadataRequest(topics=[]))
+                assert [(broker.host, broker.port) for broker in metadata.brokers] == [here]
                 described = await connection.request(
                     DescribeClusterRequest(include_cluster_authorized_operations=False)
                 )
-                assert [(one.host, one.port) for one in described.brokers] == [here]
+                assert [(broker.host, broker.port) for broker in described.brokers] == [here]
                 many = await connection.request(FindCoordinatorRequest(coordinator_keys=["g"]))
-                assert [(one.host, one.port) for one in many.coordinators] == [here]
-                one = await connection.request(FindCoordinatorRequest(key="g"), at_most=3)
-                assert (one.host, one.port) == here
+                assert [(coordinator.host, coordinator.port) for coordinator in many.coordinators] == [here]
+                coordinator = await connection.request(FindCoordinatorRequest(key="g"), at_most=3)
+                assert (coordinator.host, coordinator.port) == here
             finally:
                 connection.close()
 
@@ -86,7 +86,7 @@ async def test_clients_of_both_listeners_share_the_data() -> None:
     """What one writes the other reads, each by its own address."""
     async with LocalCluster(properties=TWO) as cluster:
         assert cluster.node is not None
-        inside, outside = (one.address for one in cluster.node.advertised.values())
+        inside, outside = (listener.address for listener in cluster.node.advertised.values())
         assert await asyncio.to_thread(_both_ways, inside, outside) == (outside, b"from inside")
 
 
@@ -94,7 +94,7 @@ async def test_connections_of_all_listeners_count_together() -> None:
     """max.connections is the node's: the only place is taken at the one door, and the other closes on who comes."""
     async with LocalCluster(properties={**TWO, "max.connections": "1"}) as cluster:
         assert cluster.node is not None
-        inside, outside = (one.port for one in cluster.node.advertised.values())
+        inside, outside = (listener.port for listener in cluster.node.advertised.values())
         first = Connection("127.0.0.1", inside, client_id="test", timeout_s=SECONDS)
         await first.connect()
         reader, writer = await asyncio.open_connection("127.0.0.1", outside)
@@ -107,7 +107,7 @@ async def test_connections_of_all_listeners_count_together() -> None:
 async def test_connections_leave_descriptors_to_the_logs(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where fewer files may be open than max.connections says, the limit is told that counts."""
+    """Where fewer files may be open than max.connections says, the limit in force is logged."""
     monkeypatch.setattr(Descriptors, "left", 1)
     async with LocalCluster() as cluster:
         assert cluster.node is not None

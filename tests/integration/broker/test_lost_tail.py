@@ -65,9 +65,9 @@ async def end_of_epoch(cluster: LocalCluster, epoch: int) -> tuple[int, int]:
     wanted = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
     message = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[wanted])])
     answer = await call(cluster, message, ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, OffsetForLeaderEpochResponse)
-    (found,) = answer.topics[0].partitions
-    assert found.error_code == ErrorCode.NONE
-    return found.leader_epoch, found.end_offset
+    (partition,) = answer.topics[0].partitions
+    assert partition.error_code == ErrorCode.NONE
+    return partition.leader_epoch, partition.end_offset
 
 
 async def fetch(cluster: LocalCluster, offset: int, *, read_epoch: int, leader_epoch: int = -1):
@@ -80,15 +80,15 @@ async def fetch(cluster: LocalCluster, offset: int, *, read_epoch: int, leader_e
         current_leader_epoch=leader_epoch,
     )
     message = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="t", partitions=[wanted])])
-    (found,) = (await call(cluster, message, ApiKey.FETCH, 12, FetchResponse)).responses[0].partitions
-    return found
+    (partition,) = (await call(cluster, message, ApiKey.FETCH, 12, FetchResponse)).responses[0].partitions
+    return partition
 
 
 async def leader_epoch(cluster: LocalCluster) -> int:
     """What Metadata says."""
     message = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
-    found = await call(cluster, message, ApiKey.METADATA, 9, MetadataResponse)
-    epoch: int = found.topics[0].partitions[0].leader_epoch
+    metadata = await call(cluster, message, ApiKey.METADATA, 9, MetadataResponse)
+    epoch: int = metadata.topics[0].partitions[0].leader_epoch
     return epoch
 
 
@@ -202,9 +202,9 @@ def test_new_epochs_are_decided_at_once() -> None:
         delta.apply(record)
     image = delta.image()
     assert list(delta.changed) == ["t", "u"]
-    found = {
+    partitions = {
         name: [(each.leader, each.leader_epoch, each.partition_epoch, each.replicas) for each in topic.partitions]
         for name, topic in image.topics.items()
     }
     moved, kept = (1, 5, 8, (1,)), (1, 4, 7, (1,))
-    assert found == {"t": [moved, kept], "u": [kept, moved]}
+    assert partitions == {"t": [moved, kept], "u": [kept, moved]}

@@ -64,6 +64,6 @@ async def test_old_messages_are_refused_and_the_log_unchanged(cluster: LocalClus
         made = await client.ask(CreateTopicsRequest(topics=[topic]), 5)
         assert made.topics[0].error_code == ErrorCode.NONE
         for number, records in enumerate(refused):
-            told = await produce(client, records, batch(), version=version)
-            assert told == [(ErrorCode.INVALID_RECORD, -1), (ErrorCode.NONE, number)], number
+            placed = await produce(client, records, batch(), version=version)
+            assert placed == [(ErrorCode.INVALID_RECORD, -1), (ErrorCode.NONE, number)], number
         assert await produce(client, batch(), version=version) == [(ErrorCode.NONE, 0)]

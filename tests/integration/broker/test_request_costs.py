@@ -1,6 +1,6 @@
 """What a request costs, counted instead of timed: calls, system calls, and memory that is held at its most.
 
-A machine's load changes no count, so a bound here is a little above what is needed today; whoever needs more changes it and says why.
+A machine's load changes no count, so a bound here is a little above what is needed today; a change that needs more raises it and says why.
 Counted is the thread of the event loop from a frame to the bytes of its answer, for one request of many alike: what runs in the context of
 the requests, which every task, timer and callback that they cause inherits, and nothing of the node's own timers.
 """

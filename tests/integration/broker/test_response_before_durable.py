@@ -1,4 +1,4 @@
-"""Nothing is told that a power cut could take back: one gate that holds a log's sync open, and what may not be answered meanwhile."""
+"""No response says what a power cut could take back: one gate that holds a log's sync open, and what may not be answered meanwhile."""
 
 import asyncio
 import threading
@@ -103,8 +103,8 @@ async def test_records_are_neither_acknowledged_nor_read_before_they_are_durable
             assert topic.log.end_offset == 2, "the duplicate is not written"
             wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=10**6)
             fetch = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="read", partitions=[wanted])])
-            (found,) = (await run.admin.request(fetch, at_most=12)).responses[0].partitions
-            assert (found.high_watermark, len(found.records)) == (1, len(batch(0)))
+            (partition_response,) = (await run.admin.request(fetch, at_most=12)).responses[0].partitions
+            assert (partition_response.high_watermark, len(partition_response.records)) == (1, len(batch(0)))
             for timestamp, end in ((-1, 1), (-3, 0), (NOW, 0)):
                 asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
                 listed = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="read", partitions=[asked])])
@@ -117,7 +117,7 @@ async def test_records_are_neither_acknowledged_nor_read_before_they_are_durable
 
 
 async def test_commits_are_neither_confirmed_nor_told_before_they_are_durable(single: LocalCluster) -> None:
-    """The commit waits for its sync, and whoever asks for the offset meanwhile waits with it."""
+    """The commit waits for its sync, and a client that asks for the offset meanwhile waits with it."""
     async with run_against(single.bootstrap_servers) as run:
         peer = await run.peer("a", "g")
         await peer.commit()
@@ -161,7 +161,7 @@ async def test_a_stale_generation_cannot_commit(single: LocalCluster) -> None:
 
 
 async def test_setting_the_clock_ends_no_session(single: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An hour forward or back: members stay, also when the group's timers are set anew."""
+    """An hour forward or back: members stay, also when the group's timers are set again."""
     async with run_against(single.bootstrap_servers) as run:
         peer = await run.peer("a", "g")
         await peer.enter()

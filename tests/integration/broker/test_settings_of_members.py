@@ -22,9 +22,9 @@ GROUP = 32
 async def connected(cluster: LocalCluster) -> Connection:
     """A client of the node."""
     host, _, port = cluster.bootstrap_servers.rpartition(":")
-    found = Connection(host, int(port), client_id="test", timeout_s=patient(10))
-    await found.connect()
-    return found
+    opened = Connection(host, int(port), client_id="test", timeout_s=patient(10))
+    await opened.connect()
+    return opened
 
 
 async def beaten(client: Connection, member: str, epoch: int = 0) -> tuple[int, int]:
@@ -69,6 +69,6 @@ async def test_a_member_is_told_with_its_next_heartbeat_and_after_a_restart(tmp_
         client = await connected(cluster)
         try:
             listed = await client.request(ListConfigResourcesRequest(resource_types=[GROUP]))
-            assert [one.resource_name for one in listed.config_resources] == ["g"]
+            assert [resource.resource_name for resource in listed.config_resources] == ["g"]
         finally:
             client.close()

@@ -63,7 +63,7 @@ async def run(cluster: LocalCluster, persister: MemoryPersister) -> AsyncIterato
         yield running
 
 
-def told(run: ShareRun) -> Any:
+def last_answer(run: ShareRun) -> Any:
     """The last answer."""
     return run.log[-1][1]
 
@@ -72,20 +72,20 @@ def told(run: ShareRun) -> Any:
 async def test_scenarios_come_to_their_end(scenario: Scenario, run: ShareRun) -> None:
     """Those that are compared with Apache Kafka: no call hangs, none ends the connection, and something is acquired."""
     await scenario(run)
-    assert any(kept[2] and any(one[3] for one in kept[2]) for _, kept in run.log if len(kept) == 3)
+    assert any(kept[2] and any(partition[3] for partition in kept[2]) for _, kept in run.log if len(kept) == 3)
 
 
 async def test_told_of_where_share_groups_are_in_force() -> None:
-    """Without share.version no client is told of the calls, and who makes them all the same is refused by name."""
+    """Without share.version no client sees the calls, and who makes them all the same is refused by name."""
     async with LocalCluster() as cluster, share_run(cluster.bootstrap_servers) as run:
         await without_share_groups(cluster.bootstrap_servers)
         answer = await run.admin.ask(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
         assert not {ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE} & {api.api_key for api in answer.api_keys}
         member = await run.member("a")
         await member.fetch("fetches", epoch=0)
-        assert told(run)[0] == "UNSUPPORTED_VERSION"
+        assert last_answer(run)[0] == "UNSUPPORTED_VERSION"
         await member.acknowledge("acknowledges", epoch=1)
-        assert told(run)[0] == "UNSUPPORTED_VERSION"
+        assert last_answer(run)[0] == "UNSUPPORTED_VERSION"
 
 
 async def test_what_no_group_has_begun_is_given_to_nobody(cluster: LocalCluster) -> None:
@@ -94,7 +94,7 @@ async def test_what_no_group_has_begun_is_given_to_nobody(cluster: LocalCluster)
         await run.produce(batch(1))
         member = await run.member("a")
         await member.fetch("fetches")
-        assert told(run)[2] == [(0, "COORDINATOR_NOT_AVAILABLE", "NONE", [], [])]
+        assert last_answer(run)[2] == [(0, "COORDINATOR_NOT_AVAILABLE", "NONE", [], [])]
 
 
 async def test_a_fetch_waits_for_records(run: ShareRun) -> None:
@@ -120,11 +120,11 @@ async def test_a_fetch_waits_for_bytes(run: ShareRun) -> None:
     waiting = asyncio.create_task(a.fetch("waits", wait_ms=9_000, min_bytes=100))
     await run.produce(batch(1), batch(1))
     await waiting
-    assert told(run)[2][0][3] == [(0, 1, 1)]
+    assert last_answer(run)[2][0][3] == [(0, 1, 1)]
 
 
 async def test_an_acknowledgement_is_kept_before_it_is_answered(run: ShareRun, persister: MemoryPersister) -> None:
-    """Nobody is told before; a fetch that carries it waits for it as well."""
+    """No response comes before; a fetch that carries it waits for it as well."""
     a = await run.member("a")
     await run.produce(batch(4))
     await a.fetch("takes")
@@ -137,7 +137,7 @@ async def test_an_acknowledgement_is_kept_before_it_is_answered(run: ShareRun, p
     await asyncio.gather(*answers)
     assert [batch.delivery_state for batch in persister.writes[0].batches] == [2]
     await a.fetch("the rest", (2, 3, [1]), wait_ms=50)
-    assert told(run)[2] == [(0, "NONE", "NONE", [], [])]
+    assert last_answer(run)[2] == [(0, "NONE", "NONE", [], [])]
     assert len(persister.writes) == 2
 
 
@@ -155,30 +155,30 @@ async def test_an_acknowledgement_is_kept_before_it_is_answered(run: ShareRun, p
 async def test_what_cannot_be_kept_does_not_hold(
     code: ErrorCode, answered: str, run: ShareRun, persister: MemoryPersister
 ) -> None:
-    """The member is told, and has its records still, or they come again where somebody else leads, or what was kept is forgotten."""
+    """The member gets the error, and has its records still, or they come again where another broker leads, or what was kept is forgotten."""
     a = await run.member("a")
     await run.produce(batch(2))
     await a.fetch("takes")
     persister.problems = [KafkaError(code)]
     await a.acknowledge("is not kept", (0, 1, [1]))
-    assert told(run) == ("NONE", [(0, answered)])
+    assert last_answer(run) == ("NONE", [(0, answered)])
     if answered == "COORDINATOR_NOT_AVAILABLE":
         await a.acknowledge("is kept", (0, 1, [1]))
-        assert told(run) == ("NONE", [(0, "NONE")])
+        assert last_answer(run) == ("NONE", [(0, "NONE")])
         return
     await a.fetch("from the beginning")
-    assert told(run)[2][0][3] == [(0, 1, 1)]
+    assert last_answer(run)[2][0][3] == [(0, 1, 1)]
 
 
 async def test_loading_that_fails_is_told_and_tried_again(run: ShareRun, persister: MemoryPersister) -> None:
-    """The fetch that met it is answered at once; the next one loads anew."""
+    """The fetch that met it is answered at once; the next one loads again."""
     a = await run.member("a")
     await run.produce(batch(2))
     persister.problems = [KafkaError(ErrorCode.NOT_COORDINATOR)]
     await a.fetch("fails", wait_ms=9_000)
-    assert told(run)[2] == [(0, "COORDINATOR_NOT_AVAILABLE", "NONE", [], [])]
+    assert last_answer(run)[2] == [(0, "COORDINATOR_NOT_AVAILABLE", "NONE", [], [])]
     await a.fetch("takes")
-    assert told(run)[2][0][3] == [(0, 1, 1)]
+    assert last_answer(run)[2][0][3] == [(0, 1, 1)]
 
 
 async def test_a_connection_that_drops_frees_its_records(run: ShareRun) -> None:
@@ -190,7 +190,7 @@ async def test_a_connection_that_drops_frees_its_records(run: ShareRun) -> None:
     waiting = asyncio.create_task(b.fetch("waits", wait_ms=9_000))
     await a.client.__aexit__(None, None, None)
     await waiting
-    assert told(run)[2][0][3] == [(0, 2, 2)]
+    assert last_answer(run)[2][0][3] == [(0, 2, 2)]
 
 
 async def test_a_fetch_whose_client_is_gone_takes_nothing(cluster: LocalCluster, run: ShareRun) -> None:
@@ -208,7 +208,7 @@ async def test_a_fetch_whose_client_is_gone_takes_nothing(cluster: LocalCluster,
         await asyncio.sleep(0)
     await run.produce(batch(1))
     await b.fetch("takes", wait_ms=9_000)
-    assert told(run)[2][0][3] == [(0, 0, 1)]
+    assert last_answer(run)[2][0][3] == [(0, 0, 1)]
     with pytest.raises(AssertionError):
         await waiting
 
@@ -225,12 +225,12 @@ async def test_locks_end(cluster: LocalCluster, persister: MemoryPersister) -> N
         shares_of(cluster, persister, {"share.record.lock.duration.ms": 60_000})
         await a.acknowledge("renews", (0, 1, [4]), renew=True)
         await waiting
-        assert told(run)[2][0][3] == [(2, 3, 2)]
+        assert last_answer(run)[2][0][3] == [(2, 3, 2)]
         assert persister.writes[-1].batches[-1].delivery_state == 0
 
 
 async def test_locks_that_have_become_shorter_end_in_time(cluster: LocalCluster, persister: MemoryPersister) -> None:
-    """A long lock that somebody has does not keep a shorter one of the same partition."""
+    """A long lock that a member has does not keep a shorter one of the same partition."""
     shares_of(cluster, persister, {"share.record.lock.duration.ms": 60_000})
     async with share_run(cluster.bootstrap_servers) as run:
         await run.produce(batch(1), batch(1))
@@ -240,7 +240,7 @@ async def test_locks_that_have_become_shorter_end_in_time(cluster: LocalCluster,
         await a.fetch("takes one for a moment", max_records=1)
         await b.fetch("opens", wait_ms=0)
         await b.fetch("waits", wait_ms=9_000)
-        assert told(run)[2][0][3] == [(1, 1, 2)]
+        assert last_answer(run)[2][0][3] == [(1, 1, 2)]
 
 
 @pytest.mark.parametrize(
@@ -256,12 +256,12 @@ async def test_where_a_group_begins(reset: str, first: int, cluster: LocalCluste
         await a.fetch("loads", wait_ms=100)
         await run.produce(batch(1))
         await a.fetch("takes")
-        acquired = [part for _, kept in run.log for one in kept[2] for part in one[3]]
+        acquired = [part for _, kept in run.log for partition in kept[2] for part in partition[3]]
         assert (acquired[0][0], acquired[-1][1]) == (first, 3)
 
 
 async def test_a_deleted_topic_lets_go(cluster: LocalCluster, run: ShareRun) -> None:
-    """Who waits is told; what was known of it is forgotten."""
+    """A waiting member gets the error; what was known of it is forgotten."""
     assert cluster.node is not None
     a = await run.member("a")
     await run.produce(batch(1))
@@ -270,9 +270,9 @@ async def test_a_deleted_topic_lets_go(cluster: LocalCluster, run: ShareRun) -> 
     await asyncio.sleep(0)
     await run.admin.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=5_000), 5)
     await waiting
-    assert told(run)[2][0][1] in {"NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_ID"}
+    assert last_answer(run)[2][0][1] in {"NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_ID"}
     await a.acknowledge("of what is gone", (0, 0, [1]))
-    assert told(run) == ("NONE", [(0, "UNKNOWN_TOPIC_ID")])
+    assert last_answer(run) == ("NONE", [(0, "UNKNOWN_TOPIC_ID")])
     assert not cluster.node.services.shares._shares
 
 
@@ -290,7 +290,7 @@ async def test_the_last_member_takes_all_along(
     assert cluster.node.services.shares._held == 0
     a.epoch = 0
     await a.fetch("again")
-    assert told(run)[2][0][3] == [(1, 2, 2)]
+    assert last_answer(run)[2][0][3] == [(1, 2, 2)]
 
 
 async def test_as_many_sessions_as_allowed(cluster: LocalCluster) -> None:
@@ -301,10 +301,10 @@ async def test_as_many_sessions_as_allowed(cluster: LocalCluster) -> None:
             a, b = await run.member("a"), await run.member("b")
             await a.fetch("opens", wait_ms=0)
             await b.fetch("is refused", epoch=0, wait_ms=10)
-            assert told(run)[0] == "SHARE_SESSION_LIMIT_REACHED"
+            assert last_answer(run)[0] == "SHARE_SESSION_LIMIT_REACHED"
             await a.fetch("ends", epoch=-1)
             await b.fetch("is let in", wait_ms=0)
-            assert told(run)[0] == "NONE"
+            assert last_answer(run)[0] == "NONE"
 
 
 async def test_a_group_does_not_take_all_the_memory(run: ShareRun, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,10 +314,10 @@ async def test_a_group_does_not_take_all_the_memory(run: ShareRun, monkeypatch: 
     await run.produce(batch(5), batch(5))
     await a.fetch("takes", max_records=5)
     await a.fetch("no more", wait_ms=20)
-    assert told(run)[2] == []
+    assert last_answer(run)[2] == []
     await a.fetch("goes on", (0, 4, [1]))
     await a.fetch("and on", wait_ms=50)
-    assert [(5, 9, 1)] in [one[3] for _, kept in run.log[-2:] for one in kept[2]]
+    assert [(5, 9, 1)] in [partition[3] for _, kept in run.log[-2:] for partition in kept[2]]
 
 
 async def test_share_partitions_nobody_uses_make_room(run: ShareRun, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,21 +328,21 @@ async def test_share_partitions_nobody_uses_make_room(run: ShareRun, monkeypatch
     await run.produce(batch(1), partition=1)
     await a.fetch("takes")
     await a.fetch("is refused", partitions=(1,), forget=(0,))
-    assert told(run)[2] == [(1, "COORDINATOR_NOT_AVAILABLE", "NONE", [], [])]
+    assert last_answer(run)[2] == [(1, "COORDINATOR_NOT_AVAILABLE", "NONE", [], [])]
     await a.acknowledge("frees it", (0, 0, [1]))
     await a.fetch("is let in", partitions=())
-    assert told(run)[2][0][3] == [(0, 0, 1)]
+    assert last_answer(run)[2][0][3] == [(0, 0, 1)]
 
 
 async def test_unknown_topics(run: ShareRun) -> None:
-    """An id that nobody knows is told by its code."""
+    """An unknown id has its own error code."""
     a = await run.member("a")
     await a.fetch("opens", wait_ms=0)
     await a.acknowledge("of an unknown topic", (0, 0, [1]), topic_id=UUID(int=5))
-    assert told(run) == ("NONE", [(0, "UNKNOWN_TOPIC_ID")])
+    assert last_answer(run) == ("NONE", [(0, "UNKNOWN_TOPIC_ID")])
     run.topic_id = UUID(int=5)
     await a.fetch("of an unknown topic")
-    assert (0, "UNKNOWN_TOPIC_ID", "NONE", [], []) in told(run)[2]
+    assert (0, "UNKNOWN_TOPIC_ID", "NONE", [], []) in last_answer(run)[2]
     assert isinstance(a.client, RawClient)
 
 
@@ -359,11 +359,11 @@ async def test_records_that_were_rolled_back(cluster: LocalCluster, persister: M
             if producer == 7:
                 a = await run.member("a")
                 await a.fetch("before the end")
-                assert told(run)[2][0][3] == [(0, 1, 1)]
+                assert last_answer(run)[2][0][3] == [(0, 1, 1)]
             await end(run, producer, committed=committed)
         await run.produce(batch(1))
         await a.fetch("after the end", (0, 1, [1]))
-        assert told(run)[2][0][3] == [(5, 10, 1)]
+        assert last_answer(run)[2][0][3] == [(5, 10, 1)]
         await a.acknowledge("all, and the markers are gaps", (5, 10, [0, 1, 1, 1, 0, 1]))
         (kept,) = persister.kept.values()
         assert kept.start_offset in {2, 5}
@@ -371,7 +371,7 @@ async def test_records_that_were_rolled_back(cluster: LocalCluster, persister: M
         run.group_id = "h"
         b = await run.member("b")
         await b.fetch("everything")
-        assert told(run)[2][0][3] == [(0, 10, 1)]
+        assert last_answer(run)[2][0][3] == [(0, 10, 1)]
 
 
 async def test_a_node_that_stops_keeps_what_it_was_told(tmp_path: Path, persister: MemoryPersister) -> None:
@@ -388,7 +388,7 @@ async def test_a_node_that_stops_keeps_what_it_was_told(tmp_path: Path, persiste
             await kept.asked.wait()
             asyncio.get_running_loop().call_later(0.05, kept.pace.set)
             await cluster.stop()
-            assert [one.delivery_state for one in kept.writes[0].batches] == [2]
+            assert [batch.delivery_state for batch in kept.writes[0].batches] == [2]
             await asyncio.wait([acknowledging])
             acknowledging.exception()
 
@@ -407,7 +407,7 @@ async def end(run: ShareRun, producer: int, *, committed: bool) -> None:
 
 
 async def test_what_comes_meanwhile_is_written_together(run: ShareRun, persister: MemoryPersister) -> None:
-    """Three members acknowledge while one write is under way: two writes, and each is told."""
+    """Three members acknowledge while one write is under way: two writes, and each is answered."""
     members = [await run.member(name) for name in "abcd"]
     await run.produce(*(batch(1) for _ in members))
     for member in members:
@@ -423,14 +423,14 @@ async def test_what_comes_meanwhile_is_written_together(run: ShareRun, persister
     await run.produce(batch(1))  # by now the node has read what was sent before
     persister.pace.set()
     await asyncio.gather(first, *others)
-    assert [one[1] for one in run.log[-4:]] == [("NONE", [(0, "NONE")])] * 4
+    assert [answer[1] for answer in run.log[-4:]] == [("NONE", [(0, "NONE")])] * 4
     (kept,) = persister.kept.values()
-    assert kept.start_offset + sum(one.last_offset - one.first_offset + 1 for one in kept.batches) == 4
+    assert kept.start_offset + sum(batch.last_offset - batch.first_offset + 1 for batch in kept.batches) == 4
     assert len(persister.writes) < 4
 
 
 async def test_a_partition_that_is_acknowledged_twice_in_one_request(run: ShareRun, persister: MemoryPersister) -> None:
-    """The last counts, as in Kafka: what is told of one partition is taken in once for a request."""
+    """The last counts, as in Kafka: the acknowledgements of one partition is taken in once for a request."""
     a = await run.member("a")
     await run.produce(batch(4))
     await a.fetch("opens")
@@ -449,7 +449,7 @@ async def test_a_partition_that_is_acknowledged_twice_in_one_request(run: ShareR
         topics=[AcknowledgeTopic(topic_id=run.topic_id, partitions=told_twice)],
     )
     answer = await a.client.ask(request, 2)
-    assert [one.error_code for topic in answer.responses for one in topic.partitions] == [ErrorCode.NONE]
+    assert [partition.error_code for topic in answer.responses for partition in topic.partitions] == [ErrorCode.NONE]
     a.epoch += 1
     await a.acknowledge("the first one was not taken in", (0, 0, [1]))
-    assert told(run)[1] == [(0, "NONE")]
+    assert last_answer(run)[1] == [(0, "NONE")]

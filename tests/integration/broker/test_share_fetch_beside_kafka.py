@@ -64,7 +64,7 @@ async def join(run: ShareRun, member: Member) -> None:
             if answer.error_code == ErrorCode.NONE:
                 epoch = answer.member_epoch
                 given = answer.assignment
-                if given is not None and any(one.topic_id == run.topic_id for one in given.topic_partitions):
+                if given is not None and any(topic.topic_id == run.topic_id for topic in given.topic_partitions):
                     return
             await asyncio.sleep(0.05)
 
@@ -83,9 +83,9 @@ async def test_the_same_answers(scenario: Scenario, kafka: ApacheKafka) -> None:
         await scenario(run)
         theirs = run.log
     different = [
-        f"{label}\n   ours: {mine}\n  Kafka: {their}"
-        for (label, mine), (_, their) in zip(ours, theirs, strict=True)
-        if mine != their and not (label.endswith("opens") and _without_nothing(mine) == _without_nothing(their))
+        f"{label}\n   ours: {our}\n  Kafka: {their}"
+        for (label, our), (_, their) in zip(ours, theirs, strict=True)
+        if our != their and not (label.endswith("opens") and _without_nothing(our) == _without_nothing(their))
     ]
     assert not different, "\n".join(different)
 
@@ -93,4 +93,4 @@ async def test_the_same_answers(scenario: Scenario, kafka: ApacheKafka) -> None:
 def _without_nothing(kept: Any) -> Any:
     """An answer without the partitions that have nothing: whether Kafka names one in the first answer is a matter of a moment."""
     code, lock_ms, partitions = kept
-    return code, lock_ms, [one for one in partitions if one[1:] != ("NONE", "NONE", [], [])]
+    return code, lock_ms, [partition for partition in partitions if partition[1:] != ("NONE", "NONE", [], [])]

@@ -40,37 +40,37 @@ async def begin(admin: busway.Admin, offset: int) -> None:
     await admin.alter_share_group_offsets("g", {PLACE: offset})
 
 
-def told(run: ShareRun) -> Any:
+def last_answer(run: ShareRun) -> Any:
     """The last answer."""
     return run.log[-1][1]
 
 
 async def take(run: ShareRun, member: Any) -> list[tuple[int, int, int]]:
-    """What a member is given; a partition that was begun anew is asked for once more, as every client does."""
+    """What a member is given; a partition that was begun again is asked for once more, as every client does."""
     for _ in range(2):
         await member.fetch("takes", wait_ms=500)
-        if told(run)[2] and told(run)[2][0][1] == "NONE":
+        if last_answer(run)[2] and last_answer(run)[2][0][1] == "NONE":
             break
-    return [given for partition in told(run)[2] for given in partition[3]]
+    return [given for partition in last_answer(run)[2] for given in partition[3]]
 
 
 async def test_who_has_records_when_offsets_are_altered() -> None:
-    """What it says of them is of before, and holds no more; it is given what the group is to have again."""
+    """What it says of them is of before, and holds no more; it is given what the group gets again."""
     async with running() as (_, run, admin):
         a = await run.member("a")
         await a.fetch("takes all")
         await a.acknowledge("has done with three", (0, 2, [1]))
         await begin(admin, 1)
         await a.acknowledge("comes too late with the fourth", (3, 3, [1]))
-        assert told(run)[1] != [(0, "NONE")]
+        assert last_answer(run)[1] != [(0, "NONE")]
         assert await take(run, a) == [(1, 3, 1)]
         await a.acknowledge("has done with them", (1, 3, [1]))
-        assert told(run) == ("NONE", [(0, "NONE")])
+        assert last_answer(run) == ("NONE", [(0, "NONE")])
         assert (await admin.list_share_group_offsets("g"))[PLACE].lag == 0
 
 
 async def test_who_waits_when_offsets_are_altered() -> None:
-    """It is answered at once, not when its time is over, and is given what the group is to have again."""
+    """It is answered at once, not when its time is over, and is given what the group gets again."""
     async with running() as (_, run, admin):
         a = await run.member("a")
         await a.fetch("takes all")
@@ -79,13 +79,13 @@ async def test_who_waits_when_offsets_are_altered() -> None:
         await begin(admin, 2)
         async with asyncio.timeout(LONG_MS / 2000):
             await waiting
-        assert [given for partition in told(run)[2] for given in partition[3]] in ([], [(2, 3, 1)])
-        if not told(run)[2][0][3]:
+        assert [given for partition in last_answer(run)[2] for given in partition[3]] in ([], [(2, 3, 1)])
+        if not last_answer(run)[2][0][3]:
             assert await take(run, a) == [(2, 3, 1)]
 
 
 async def test_who_waits_when_the_group_is_deleted() -> None:
-    """It is told at once; a group of the same name knows nothing of this one, whatever is said in the name of its members."""
+    """It gets the error at once; a group of the same name knows nothing of this one, whatever is said in the name of its members."""
     async with running() as (_, run, admin):
         for _ in range(3):
             await begin(admin, 0)  # so that the group's epoch is beyond that of the next one
@@ -96,10 +96,10 @@ async def test_who_waits_when_the_group_is_deleted() -> None:
         await admin.delete_groups(["g"])
         async with asyncio.timeout(LONG_MS / 2000):
             await waiting
-        assert told(run)[2][0][1] in {"NOT_LEADER_OR_FOLLOWER", "UNKNOWN_SERVER_ERROR"}
+        assert last_answer(run)[2][0][1] in {"NOT_LEADER_OR_FOLLOWER", "UNKNOWN_SERVER_ERROR"}
         await begin(admin, 0)
         await a.acknowledge("speaks of the group before", (0, 3, [1]))
-        assert told(run)[1] != [(0, "NONE")]
+        assert last_answer(run)[1] != [(0, "NONE")]
         assert await take(run, b) == [(0, 3, 1)]
 
 
@@ -115,14 +115,14 @@ async def test_who_has_records_when_the_topic_is_made_anew() -> None:
         await run.produce(batch(2))
         await begin(admin, 0)
         await a.acknowledge("speaks of the old one", (0, 3, [1]), topic_id=old)
-        assert told(run) == ("NONE", [(0, "UNKNOWN_TOPIC_ID")])
+        assert last_answer(run) == ("NONE", [(0, "UNKNOWN_TOPIC_ID")])
         b = await run.member("b")
         assert await take(run, b) == [(0, 1, 1)]
         await b.acknowledge("has done with one", (0, 0, [1]))
 
 
 async def test_nobody_joins_a_group_that_is_being_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who deletes it would be told that it is not empty, and what it was done with would be given again."""
+    """The deletion would be answered that it is not empty, and what it was done with would be given again."""
     async with running() as (cluster, _, admin):
         services = cluster.node.services
         persister = services.share_groups._persister
@@ -177,7 +177,7 @@ async def test_nobody_joins_a_group_whose_offsets_are_being_deleted(monkeypatch:
             await asyncio.sleep(0)
         assert await groups.initialized("g") == {run.topic_id: frozenset({0, 1})}
         await take(run, await run.member("a"))
-        assert told(run)[2][0][1] == "NONE"
+        assert last_answer(run)[2][0][1] == "NONE"
 
 
 async def test_offsets_that_are_being_set_are_deleted_after_that(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ async def test_a_deleted_group_leaves_nothing() -> None:
 
 @asynccontextmanager
 async def none_begun(groups: ShareGroups) -> AsyncIterator[None]:
-    """What is to be begun waits for its turn."""
+    """What begins waits for its turn."""
     for _ in range(BEGINNING_AT_ONCE):
         await groups._semaphore.acquire()
     try:
@@ -133,7 +133,7 @@ async def test_nothing_is_begun_of_a_deleted_group() -> None:
 
 
 async def test_offsets_that_are_being_set_are_forgotten_with_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever sets them may be told that they are set; the group of the same name does not go on from there."""
+    """A client that sets them may be answered that they are set; the group of the same name does not go on from there."""
     async with LocalCluster(properties=SETTINGS) as cluster, shares_against(cluster.bootstrap_servers) as run:
         await run.prepare()
         await run.alter("", {"read": {0: 3}})
@@ -178,7 +178,7 @@ async def test_a_session_ends() -> None:
 
 
 async def test_a_share_group_has_no_committed_offsets() -> None:
-    """There are none to be told, and none are taken."""
+    """There are none to describe, and none are taken."""
     async with LocalCluster(properties=SETTINGS) as cluster, shares_against(cluster.bootstrap_servers) as run:
         await run.prepare()
         await joined(run)

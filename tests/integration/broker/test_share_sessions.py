@@ -29,7 +29,7 @@ async def run(cluster: LocalCluster, shares: SharePartitions) -> AsyncIterator[S
         yield running
 
 
-def told(run: ShareRun) -> Any:
+def last_answer(run: ShareRun) -> Any:
     """The last answer."""
     return run.log[-1][1]
 
@@ -42,18 +42,18 @@ async def test_who_is_refused_another_session_keeps_the_one_it_has(run: ShareRun
     await a.fetch("takes")
     shares.sessions._partitions_max = 2
     await a.fetch("opens one that is too large", epoch=0, partitions=[0, 1], wait_ms=10)
-    assert told(run)[0] == "SHARE_SESSION_LIMIT_REACHED"
+    assert last_answer(run)[0] == "SHARE_SESSION_LIMIT_REACHED"
     await a.fetch("goes on", wait_ms=0)
-    assert told(run)[0] == "NONE"
+    assert last_answer(run)[0] == "NONE"
     await a.client.__aexit__(None, None, None)
     while len(shares.sessions) > 1:
         await asyncio.sleep(0)
     await b.fetch("takes", wait_ms=9_000)
-    assert told(run)[2][0][3] == [(0, 1, 2)]
+    assert last_answer(run)[2][0][3] == [(0, 1, 2)]
 
 
 async def test_what_is_in_an_answer_that_is_refused_is_free_again(run: ShareRun, shares: SharePartitions) -> None:
-    """Nobody was told of it: it is not delivered, and nobody waits for the end of its lock."""
+    """No member has it: it is not delivered, and no member waits for the end of its lock."""
     a, twin, b = await run.member("a"), await run.member("a"), await run.member("b")
     await b.fetch("opens", wait_ms=0)
     await a.fetch("opens", wait_ms=0)
@@ -64,10 +64,10 @@ async def test_what_is_in_an_answer_that_is_refused_is_free_again(run: ShareRun,
     await twin.fetch("goes on beside it", epoch=2, wait_ms=0)
     await run.produce(batch(2))
     await waiting
-    assert told(run)[0] == "INVALID_SHARE_SESSION_EPOCH"
+    assert last_answer(run)[0] == "INVALID_SHARE_SESSION_EPOCH"
     assert shares._held == 2
     await b.fetch("takes", wait_ms=500)
-    assert told(run)[2][0][3] == [(0, 1, 1)]
+    assert last_answer(run)[2][0][3] == [(0, 1, 1)]
 
 
 async def test_what_is_in_an_answer_that_is_refused_wakes_who_waits(run: ShareRun, shares: SharePartitions) -> None:

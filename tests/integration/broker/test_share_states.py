@@ -114,8 +114,8 @@ async def test_the_state_goes_with_its_topic() -> None:
     """Also after a restart; that of other topics stays."""
     async with LocalCluster(properties=SETTINGS) as cluster:
         read, left = await topic_id(cluster), await topic_id(cluster, "left")
-        for one in (read, left):
-            key = SharePartitionKey(group_id="g", topic_id=one, partition=0)
+        for used_topic in (read, left):
+            key = SharePartitionKey(group_id="g", topic_id=used_topic, partition=0)
             await states(cluster).initialize(key, state_epoch=0, start_offset=4)
         async with states_against(cluster.bootstrap_servers) as run:
             await run.prepare()
@@ -172,10 +172,10 @@ async def test_a_key_that_is_none_has_no_coordinator() -> None:
     async with LocalCluster(properties=SETTINGS) as cluster, states_against(cluster.bootstrap_servers) as run:
         await run.prepare()
         for key in ("g", "g:x:0", f"g:{run.text_id()}:x", f":{run.text_id()}:0", f" :{run.text_id()}:0"):
-            assert await run.found(key) == ErrorCode.INVALID_REQUEST
+            assert await run.coordinator_error(key) == ErrorCode.INVALID_REQUEST
         assert cluster.node is not None
         assert SHARE_STATE_TOPIC not in cluster.node.services.image.topics
-        assert await run.found(f"a:b:{run.text_id()}:0") == ErrorCode.NONE
+        assert await run.coordinator_error(f"a:b:{run.text_id()}:0") == ErrorCode.NONE
         answer = await run.admin.request(
             FindCoordinatorRequest(coordinator_keys=[f"g:{run.text_id()}:0"], key_type=2), at_most=5
         )
@@ -191,7 +191,7 @@ async def test_nothing_of_it_is_there_unless_it_is_switched_on() -> None:
         assert not KEYS & {api.api_key for api in versions.api_keys}
         assert SHARE_VERSION not in {feature.name for feature in versions.finalized_features}
         assert {feature.name: feature.max_version for feature in versions.supported_features}[SHARE_VERSION] == 2
-        assert await run.found(f"g:{run.text_id()}:0") == ErrorCode.INVALID_REQUEST
+        assert await run.coordinator_error(f"g:{run.text_id()}:0") == ErrorCode.INVALID_REQUEST
         assert cluster.node is not None
         assert SHARE_STATE_TOPIC not in cluster.node.services.image.topics
 

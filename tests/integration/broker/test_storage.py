@@ -86,10 +86,10 @@ async def fetch(cluster: LocalCluster, *partitions: int, offset: int = 0) -> lis
     answer = await call(cluster, message, ApiKey.FETCH, 12, FetchResponse)
     return [
         (
-            ErrorCode(found.error_code),
-            [record.value for _, batch in iter_batches(found.records) for record in decode_records(batch)],
+            ErrorCode(partition_response.error_code),
+            [record.value for _, batch in iter_batches(partition_response.records) for record in decode_records(batch)],
         )
-        for found in answer.responses[0].partitions
+        for partition_response in answer.responses[0].partitions
     ]
 
 
@@ -99,16 +99,20 @@ async def look_up(cluster: LocalCluster, partition: int, timestamp: int) -> tupl
         name="t", partitions=[ListOffsetsPartition(partition_index=partition, timestamp=timestamp)]
     )
     message = ListOffsetsRequest(replica_id=-1, topics=[topic])
-    (found,) = (await call(cluster, message, ApiKey.LIST_OFFSETS, 5, ListOffsetsResponse)).topics[0].partitions
-    return ErrorCode(found.error_code), found.offset
+    (partition_response,) = (
+        (await call(cluster, message, ApiKey.LIST_OFFSETS, 5, ListOffsetsResponse)).topics[0].partitions
+    )
+    return ErrorCode(partition_response.error_code), partition_response.offset
 
 
 async def delete_records(cluster: LocalCluster, partition: int, offset: int) -> tuple[ErrorCode, int]:
     """DeleteRecords on one partition: the error code and the low watermark."""
     topic = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=partition, offset=offset)])
     message = DeleteRecordsRequest(topics=[topic], timeout_ms=1_000)
-    (found,) = (await call(cluster, message, ApiKey.DELETE_RECORDS, 1, DeleteRecordsResponse)).topics[0].partitions
-    return ErrorCode(found.error_code), found.low_watermark
+    (partition_response,) = (
+        (await call(cluster, message, ApiKey.DELETE_RECORDS, 1, DeleteRecordsResponse)).topics[0].partitions
+    )
+    return ErrorCode(partition_response.error_code), partition_response.low_watermark
 
 
 def damage(cluster: LocalCluster, partition: int, position: int, value: bytes) -> None:
@@ -122,7 +126,7 @@ def damage(cluster: LocalCluster, partition: int, position: int, value: bytes) -
 async def test_a_damaged_partition_is_offline_and_the_others_are_served(
     cluster: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """KAFKA_STORAGE_ERROR for it, one line in the log; it stays so over restarts, can be deleted and made anew."""
+    """KAFKA_STORAGE_ERROR for it, one line in the log; it stays so over restarts, can be deleted and created again."""
     await create(cluster, "t")
     for partition in (0, 1):
         assert await produce(cluster, partition, b"kept") == (ErrorCode.NONE, 0)

@@ -77,7 +77,7 @@ async def produce(bootstrap: str, batch: bytes) -> None:
 
 async def read(bootstrap: str) -> list[tuple[BatchHeader, list[Record]]]:
     """Every batch with its records."""
-    found: list[tuple[BatchHeader, list[Record]]] = []
+    batches: list[tuple[BatchHeader, list[Record]]] = []
     offset = 0
     while True:
         partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=10**6)
@@ -87,10 +87,10 @@ async def read(bootstrap: str) -> list[tuple[BatchHeader, list[Record]]]:
         assert answer.error_code == ErrorCode.NONE
         if not answer.records:
             assert answer.high_watermark == offset
-            return found
+            return batches
         for header, whole in iter_batches(answer.records):
             verify_crc(whole, header)
-            found.append((header, decode_records(whole)))
+            batches.append((header, decode_records(whole)))
             offset = header.next_offset
 
 
@@ -99,7 +99,7 @@ def workload(cycles: int, now_ms: int) -> list[tuple[list[bytes], bytes]]:
     that makes Kafka roll; some producers are silent after a while."""
     chosen = random.Random(20)
     sequences = {-1: 0, 41: 0, 42: 0, 43: 0}
-    found = []
+    segments = []
     for cycle in range(cycles):
         begin_ms = now_ms + cycle * 8 * DAY
         batches = []
@@ -115,8 +115,8 @@ def workload(cycles: int, now_ms: int) -> list[tuple[list[bytes], bytes]]:
             batches.append(builder.build())
         last = BatchBuilder()
         last.append(begin_ms + 8 * DAY, b"the end", b"%d" % cycle)
-        found.append((batches, last.build()))
-    return found
+        segments.append((batches, last.build()))
+    return segments
 
 
 async def cleaned(kafka: ApacheKafka, offset: int) -> None:
@@ -128,11 +128,11 @@ async def cleaned(kafka: ApacheKafka, offset: int) -> None:
         await asyncio.sleep(0.05)  # another process writes the file
 
 
-def story(found: list[tuple[BatchHeader, list[Record]]]) -> list[tuple[object, ...]]:
+def story(batches: list[tuple[BatchHeader, list[Record]]]) -> list[tuple[object, ...]]:
     """A log in a form to compare: everything but the checksum, the compressed size and the moment of the delete horizon."""
     return [
         (header._replace(crc=0, batch_length=0, base_timestamp=0, partition_leader_epoch=0), records)
-        for header, records in found
+        for header, records in batches
     ]
 
 

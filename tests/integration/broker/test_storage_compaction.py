@@ -1,4 +1,4 @@
-"""Compaction on a real node: what clients nobody here wrote read afterwards, and the offsets topic."""
+"""Compaction on a real node: what foreign clients read afterwards, and the offsets topic."""
 
 import asyncio
 import contextlib
@@ -64,23 +64,23 @@ async def read_aiokafka(bootstrap: str) -> list[tuple[int, bytes, bytes | None]]
     await consumer.start()
     partition = aiokafka.TopicPartition("t", 0)
     end = (await consumer.end_offsets([partition]))[partition]
-    found = []
+    rows = []
     while await consumer.position(partition) < end:
         for records in (await consumer.getmany(timeout_ms=500)).values():
-            found += [(record.offset, record.key, record.value) for record in records]
+            rows += [(record.offset, record.key, record.value) for record in records]
     await consumer.stop()
-    return found
+    return rows
 
 
 async def read_own(bootstrap: str) -> list[tuple[int, bytes, bytes | None]]:
     """The same with the SDK."""
-    partition, found = TopicPartition("t", 0), []
+    partition, rows = TopicPartition("t", 0), []
     async with Consumer("t", bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         end = (await consumer.end_offsets([partition]))[partition]
         while await consumer.position(partition) < end:
             for records in (await consumer.getmany(timeout_ms=500)).values():
-                found += [(record.offset, record.key, record.value) for record in records]
-    return found
+                rows += [(record.offset, record.key, record.value) for record in records]
+    return rows
 
 
 def read_librdkafka(bootstrap: str) -> list[tuple[int, bytes, bytes | None]]:
@@ -89,16 +89,16 @@ def read_librdkafka(bootstrap: str) -> list[tuple[int, bytes, bytes | None]]:
         {"bootstrap.servers": bootstrap, "group.id": "r", "enable.partition.eof": True, "check.crcs": True}
     )
     consumer.assign([confluent_kafka.TopicPartition("t", 0, 0)])
-    found = []
+    rows = []
     while True:
         message = consumer.poll(patient(10))
         assert message is not None
         if message.error():
             assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
             break
-        found.append((message.offset(), message.key(), message.value()))
+        rows.append((message.offset(), message.key(), message.value()))
     consumer.close()
-    return found
+    return rows
 
 
 async def test_every_client_reads_a_compacted_topic(caplog: pytest.LogCaptureFixture) -> None:
@@ -110,19 +110,19 @@ async def test_every_client_reads_a_compacted_topic(caplog: pytest.LogCaptureFix
         await compact(cluster)
         assert size(cluster, "t") < before / 3
         for _ in range(2):
-            found = await read_aiokafka(cluster.bootstrap_servers)
-            assert {key: value for _, key, value in found} == model
-            assert len(found) == len(model)
-            assert all(180 <= offset < 200 for offset, _, _ in found)
-            assert await asyncio.to_thread(read_librdkafka, cluster.bootstrap_servers) == found
-            assert await read_own(cluster.bootstrap_servers) == found
+            rows = await read_aiokafka(cluster.bootstrap_servers)
+            assert {key: value for _, key, value in rows} == model
+            assert len(rows) == len(model)
+            assert all(180 <= offset < 200 for offset, _, _ in rows)
+            assert await asyncio.to_thread(read_librdkafka, cluster.bootstrap_servers) == rows
+            assert await read_own(cluster.bootstrap_servers) == rows
             await cluster.stop()
             await cluster.start()
         model = await produce(cluster, 3)
         await compact(cluster)
-        found = await read_aiokafka(cluster.bootstrap_servers)
-        assert {key: value for _, key, value in found} == model
-        assert len(found) == len(model)
+        rows = await read_aiokafka(cluster.bootstrap_servers)
+        assert {key: value for _, key, value in rows} == model
+        assert len(rows) == len(model)
         assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
@@ -142,15 +142,15 @@ async def test_writing_goes_on_while_a_log_is_cleaned() -> None:
         await producer.stop()
         assert size(cluster, "t") < before / 3
         assert len(written) > 1
-        found = await read_aiokafka(cluster.bootstrap_servers)
-        assert [offset for offset, _, _ in found] == sorted(offset for offset, _, _ in found)
-        late = [(offset, key) for offset, key, value in found if value == b"new"]
+        rows = await read_aiokafka(cluster.bootstrap_servers)
+        assert [offset for offset, _, _ in rows] == sorted(offset for offset, _, _ in rows)
+        late = [(offset, key) for offset, key, value in rows if value == b"new"]
         assert late == [(answer.offset, b"%d" % number) for number, answer in enumerate(written)]
-        assert {key: value for _, key, value in found if value != b"new"} == model
+        assert {key: value for _, key, value in rows if value != b"new"} == model
 
 
 async def test_a_topic_deleted_while_it_is_cleaned_is_gone(caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing of it comes back, nobody complains, and one made anew under its name is its own."""
+    """Nothing of it comes back, no client complains, and one created again under its name is its own."""
     async with LocalCluster() as cluster:
         await create(cluster, cleanup_policy="compact", segment_ms="1")
         await produce(cluster, 20, keys=200)
@@ -178,8 +178,8 @@ async def test_a_topic_deleted_while_it_is_cleaned_is_gone(caplog: pytest.LogCap
         assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
         model = await produce(cluster, 2)
         await compact(cluster)
-        found = await read_aiokafka(cluster.bootstrap_servers)
-        assert {key: value for _, key, value in found} == model
+        rows = await read_aiokafka(cluster.bootstrap_servers)
+        assert {key: value for _, key, value in rows} == model
         assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
@@ -197,9 +197,9 @@ async def test_a_node_stopped_while_it_cleans_starts_again() -> None:
         await cluster.start()
         assert {key: value for _, key, value in await read_aiokafka(cluster.bootstrap_servers)} == model
         await compact(cluster)
-        found = await read_aiokafka(cluster.bootstrap_servers)
-        assert {key: value for _, key, value in found} == model
-        assert len(found) == len(model)
+        rows = await read_aiokafka(cluster.bootstrap_servers)
+        assert {key: value for _, key, value in rows} == model
+        assert len(rows) == len(model)
 
 
 async def test_a_log_that_cannot_be_cleaned_is_named_and_left_alone(caplog: pytest.LogCaptureFixture) -> None:
@@ -238,8 +238,8 @@ async def test_a_cleaning_that_finds_the_disk_full_is_tried_again(
         assert size(cluster, "t") == before
         assert not list((Path(cluster.data_dir) / "t-0").glob("*.cleaned"))
         await compact(cluster)
-        found = await read_aiokafka(cluster.bootstrap_servers)
-        assert {key: value for _, key, value in found} == model
+        rows = await read_aiokafka(cluster.bootstrap_servers)
+        assert {key: value for _, key, value in rows} == model
         assert size(cluster, "t") < before / 3
 
 

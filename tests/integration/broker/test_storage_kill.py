@@ -111,7 +111,7 @@ async def write(connection: Connection, process: Process, first: int, count: int
 
 async def read(connection: Connection) -> dict[int, bytes]:
     """Every record's number by its offset, as a consumer reads them."""
-    found: dict[int, bytes] = {}
+    values: dict[int, bytes] = {}
     offset = 0
     while True:
         partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=10**6)
@@ -122,12 +122,12 @@ async def read(connection: Connection) -> dict[int, bytes]:
         assert answer.error_code == ErrorCode.NONE
         if not answer.records:
             assert answer.high_watermark == offset
-            return found
+            return values
         for header, whole in iter_batches(answer.records):
             verify_crc(whole, header)
             for record in decode_records(whole):
-                assert record.offset not in found
-                found[record.offset] = (record.value or b"").partition(b" ")[0]
+                assert record.offset not in values
+                values[record.offset] = (record.value or b"").partition(b" ")[0]
             offset = header.next_offset
 
 
@@ -144,9 +144,9 @@ async def test_kill_nine_loses_nothing_and_repeats_nothing(tmp_path: Path) -> No
             async with Connection.open(address) as connection:
                 if cycle == 0:
                     await create(connection)
-                found = await read(connection)
-                assert len(found) >= acknowledged
-                assert found == {number: b"%d" % number for number in range(len(found))}
+                values = await read(connection)
+                assert len(values) >= acknowledged
+                assert values == {number: b"%d" % number for number in range(len(values))}
                 if cycle < 3:
                     acknowledged = await write(connection, process, acknowledged, 150)
         finally:
@@ -173,18 +173,18 @@ async def test_kill_nine_while_logs_are_compacted_loses_no_key(tmp_path: Path) -
             async with Connection.open(address) as connection:
                 if cycle == 0:
                     await create(connection)
-                found = await read(connection)
-                assert found == {offset: b"%d" % offset for offset in found}
+                values = await read(connection)
+                assert values == {offset: b"%d" % offset for offset in values}
                 for number in range(max(acknowledged - KEYS, 0), acknowledged):
-                    assert number in found or any(
-                        later in found for later in range(number + KEYS, acknowledged + 99, KEYS)
+                    assert number in values or any(
+                        later in values for later in range(number + KEYS, acknowledged + 99, KEYS)
                     )
                 if cycle < 4:
                     acknowledged = await write(connection, process, acknowledged, 250 + 7 * cycle)
                 else:
                     async with asyncio.timeout(patient(60)):
-                        while len(found) >= acknowledged / 2:  # until the cleaner has caught up
-                            found = await read(connection)
+                        while len(values) >= acknowledged / 2:  # until the cleaner has caught up
+                            values = await read(connection)
         finally:
             if process.returncode is None:
                 process.kill()

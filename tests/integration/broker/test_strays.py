@@ -176,7 +176,7 @@ def delete_topic(image, name):
 
 
 async def test_a_directory_that_is_gone_is_not_made_anew_in_silence(stopped, caplog):
-    """Offline, with what to do; an empty directory is the word to begin anew."""
+    """Offline, with what to do; an empty directory is the word to begin again."""
     folder = Path(stopped.data_dir)
     shutil.rmtree(folder / "p-0")
     async with stopped:

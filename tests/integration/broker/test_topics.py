@@ -31,10 +31,10 @@ async def connection(cluster: LocalCluster) -> AsyncIterator[Connection]:
     async with Admin(cluster.bootstrap_servers) as admin:
         await admin.create_topics([NewTopic("t", 1)])
     host, _, port = cluster.bootstrap_servers.rpartition(":")
-    found = Connection(host, int(port), client_id="test", timeout_s=patient(10))
-    await found.connect()
-    yield found
-    found.close()
+    opened = Connection(host, int(port), client_id="test", timeout_s=patient(10))
+    await opened.connect()
+    yield opened
+    opened.close()
 
 
 async def test_a_topic_given_by_name_and_id_is_not_deleted(cluster: LocalCluster, connection: Connection) -> None:
@@ -42,7 +42,7 @@ async def test_a_topic_given_by_name_and_id_is_not_deleted(cluster: LocalCluster
     topic_id = cluster.node.services.image.topics["t"].topic_id
     wanted = [DeleteTopicState(name="t", topic_id=topic_id)]
     answer = await connection.request(DeleteTopicsRequest(topics=wanted, timeout_ms=1000))
-    assert [one.error_code for one in answer.responses] == [ErrorCode.INVALID_REQUEST]
+    assert [response.error_code for response in answer.responses] == [ErrorCode.INVALID_REQUEST]
     assert "t" in cluster.node.services.image.topics
 
 
@@ -50,7 +50,7 @@ async def test_a_topic_named_twice_is_not_deleted(cluster: LocalCluster, connect
     """One row with INVALID_REQUEST, and the topic stays."""
     wanted = [DeleteTopicState(name="t", topic_id=ZERO_UUID)] * 2
     answer = await connection.request(DeleteTopicsRequest(topics=wanted, timeout_ms=1000))
-    assert [(one.name, one.error_code) for one in answer.responses] == [("t", ErrorCode.INVALID_REQUEST)]
+    assert [(response.name, response.error_code) for response in answer.responses] == [("t", ErrorCode.INVALID_REQUEST)]
     assert "t" in cluster.node.services.image.topics
 
 
@@ -90,8 +90,8 @@ async def test_all_topics_are_told_of_as_they_are(cluster: LocalCluster, connect
 
     async def ask(version: int, *, operations: bool = False) -> MetadataResponse:
         request = MetadataRequest(topics=None, include_topic_authorized_operations=operations and version >= 8)
-        found: MetadataResponse = await client.ask(request, version)
-        return found
+        response: MetadataResponse = await client.ask(request, version)
+        return response
 
     kept = cluster.node.services.metadata_answers
     async with Admin(cluster.bootstrap_servers) as admin, RawClient(cluster.bootstrap_servers) as client:
@@ -101,13 +101,13 @@ async def test_all_topics_are_told_of_as_they_are(cluster: LocalCluster, connect
                 for operations in (False, True):
                     first, again = [await ask(version, operations=operations) for _ in range(2)]
                     assert first == again
-                    by_name = {one.name: one for one in again.topics}
+                    by_name = {topic_response.name: topic_response for topic_response in again.topics}
                     assert len(by_name[topic].partitions) == partitions
-                    told = by_name["many"].topic_authorized_operations != -(2**31)
-                    assert told == (operations and version >= 8)
+                    authorised = by_name["many"].topic_authorized_operations != -(2**31)
+                    assert authorised == (operations and version >= 8)
             assert len(kept._kept) == 5  # version 1 has no operations to ask for
         await admin.delete_topics(["more"])
-        assert "more" not in {one.name for one in (await ask(13)).topics}
+        assert "more" not in {topic_response.name for topic_response in (await ask(13)).topics}
         assert len(kept._kept) == 1
 
 
@@ -116,11 +116,11 @@ def test_no_more_answers_are_kept_than_there_is_room_for() -> None:
     answers, image = MetadataAnswers(), ClusterImage()
     half = [bytes(METADATA_ANSWERS_BYTES_MAX // 2)]
     asked = [Asked(version, "PLAINTEXT", 1, topic_operations=False, cluster_operations=False) for version in range(4)]
-    for one in asked[:3]:
-        answers.keep(image, one, half)
-    assert [answers.find(image, one) is half for one in asked] == [True, True, False, False]
+    for request in asked[:3]:
+        answers.keep(image, request, half)
+    assert [answers.find(image, request) is half for request in asked] == [True, True, False, False]
     changed = ClusterImage()
     assert answers.find(changed, asked[0]) is None
     answers.keep(changed, asked[3], half)
-    assert [answers.find(changed, one) is half for one in asked] == [False, False, False, True]
+    assert [answers.find(changed, request) is half for request in asked] == [False, False, False, True]
     assert answers.find(image, asked[3]) is None

@@ -190,10 +190,10 @@ async def test_a_reader_of_committed_records_waits_for_the_end(cluster: LocalClu
         assert await end(client, producer=8, committed=False) == {("t", 0): ErrorCode.NONE}
         assert await end(client, producer=7, committed=True) == {("t", 0): ErrorCode.NONE}
         assert await reader.frame(), "the second marker ends the wait"
-        told = await fetch(reader, 0)
-        assert (told.high_watermark, told.last_stable_offset) == (4, 4)
-        assert [(entry.producer_id, entry.first_offset) for entry in told.aborted_transactions or ()] == [(8, 1)]
-        assert values(told) == [b"7/0/0"]
+        partition = await fetch(reader, 0)
+        assert (partition.high_watermark, partition.last_stable_offset) == (4, 4)
+        assert [(entry.producer_id, entry.first_offset) for entry in partition.aborted_transactions or ()] == [(8, 1)]
+        assert values(partition) == [b"7/0/0"]
         assert coordinator.asked == [("x", 7, 0, {("t", 0)}, True), ("x", 8, 0, {("t", 0)}, True)]
 
 
@@ -219,7 +219,7 @@ async def test_the_end_of_a_log_is_another_for_readers_of_committed_records(
 
 
 @pytest.mark.parametrize(
-    ("said", "version", "told"),
+    ("said", "version", "expected"),
     [
         (ErrorCode.NONE, 12, ErrorCode.NONE),
         (ErrorCode.TRANSACTION_ABORTABLE, 12, ErrorCode.TRANSACTION_ABORTABLE),
@@ -238,15 +238,15 @@ async def test_the_end_of_a_log_is_another_for_readers_of_committed_records(
     ids=str,
 )
 async def test_what_a_producer_is_told_of_its_coordinators_answer(
-    cluster: LocalCluster, coordinator: Coordinator, said, version, told
+    cluster: LocalCluster, coordinator: Coordinator, said, version, expected
 ) -> None:
     """Errors that its client knows, as Kafka translates them; nothing is written but where the answer is yes."""
     coordinator.codes = [said]
     async with RawClient(cluster.bootstrap_servers) as client:
         await create(client)
-        assert await code_of(client, batch(0), version=version) is told
+        assert await code_of(client, batch(0), version=version) is expected
         assert {asked[4] for asked in coordinator.asked} == {version >= 12}, "whether the partition is to be added"
-        assert (await fetch(client, 0)).high_watermark == (told is ErrorCode.NONE)
+        assert (await fetch(client, 0)).high_watermark == (expected is ErrorCode.NONE)
 
 
 async def test_what_a_producer_sends_meanwhile_waits_behind(cluster: LocalCluster, coordinator: Coordinator) -> None:
@@ -269,7 +269,7 @@ async def test_what_a_producer_sends_meanwhile_waits_behind(cluster: LocalCluste
 async def test_an_end_that_comes_before_the_batch_makes_the_answer_void(
     cluster: LocalCluster, coordinator: Coordinator
 ) -> None:
-    """Or the batch would open a transaction that nobody ends. Where transactions may share an epoch nobody asks again for the client."""
+    """Or the batch would open a transaction that never ends. Where transactions may share an epoch the broker does not ask again for the client."""
     coordinator.answers.clear()
     async with RawClient(cluster.bootstrap_servers) as client, RawClient(cluster.bootstrap_servers) as other:
         await create(client)
@@ -278,8 +278,8 @@ async def test_an_end_that_comes_before_the_batch_makes_the_answer_void(
         await end(other, epoch=0, transaction_version=1, committed=False)
         coordinator.answers.set()
         assert await client.frame()
-        told = await fetch(other, 0)
-        assert (told.high_watermark, told.last_stable_offset) == (1, 1)
+        partition = await fetch(other, 0)
+        assert (partition.high_watermark, partition.last_stable_offset) == (1, 1)
         assert len(coordinator.asked) == 1
         assert await code_of(client, batch(0), version=11) is ErrorCode.NONE, "who asks again is asked for again"
 
@@ -387,16 +387,18 @@ async def test_late_batches_and_coordinators_that_were_replaced_are_fenced(
         assert await code_of(client, batch(1)) is ErrorCode.INVALID_PRODUCER_EPOCH
         assert await code_of(client, batch(1, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert await code_of(client, batch(0, epoch=1)) is ErrorCode.NONE
-        told = await client.ask(DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0, 9])]), 0)
-        one, other = told.topics[0].partitions
-        (producer,) = one.active_producers
+        response = await client.ask(
+            DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0, 9])]), 0
+        )
+        first, other = response.topics[0].partitions
+        (producer,) = first.active_producers
         assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (7, 1, 0)
         assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (3, 3)
         assert other.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_a_marker_that_comes_again_has_no_second_effect(cluster: LocalCluster, coordinator: Coordinator) -> None:
-    """Whoever delivers it may not know that it has been (KAFKA-19999): it is accepted, and readers of what is committed see no more and no
+    """Its sender may not know that it has been (KAFKA-19999): it is accepted, and readers of what is committed see no more and no
     fewer aborted transactions for it, also where another one has stayed open; a coordinator that was replaced is fenced."""
     async with RawClient(cluster.bootstrap_servers) as client:
         await create(client)
@@ -408,9 +410,11 @@ async def test_a_marker_that_comes_again_has_no_second_effect(cluster: LocalClus
             assert (await fetch(client, 0)).last_stable_offset == 0, "that of producer 8 is open"
         assert await end(client, producer=8, coordinator_epoch=3) == {("t", 0): ErrorCode.NONE}
         for repeated in range(3):
-            told = await fetch(client, 0)
-            assert (told.high_watermark, told.last_stable_offset) == (6 + repeated, 6 + repeated)
-            assert [(entry.producer_id, entry.first_offset) for entry in told.aborted_transactions or ()] == [(7, 1)]
+            partition = await fetch(client, 0)
+            assert (partition.high_watermark, partition.last_stable_offset) == (6 + repeated, 6 + repeated)
+            assert [(entry.producer_id, entry.first_offset) for entry in partition.aborted_transactions or ()] == [
+                (7, 1)
+            ]
             again = await end(client, committed=False, coordinator_epoch=3)
             assert again == {("t", 0): ErrorCode.NONE}
         before = await fetch(client, 0)
@@ -434,9 +438,9 @@ async def test_an_open_transaction_outlives_the_node(
         await (cluster.crash() if crash else cluster.stop())
     await cluster.start()
     async with RawClient(cluster.bootstrap_servers) as client:
-        told = await fetch(client, 0)
-        assert (told.high_watermark, told.last_stable_offset) == (3, 2)
-        assert [(entry.producer_id, entry.first_offset) for entry in told.aborted_transactions or ()] == [(8, 0)]
+        partition = await fetch(client, 0)
+        assert (partition.high_watermark, partition.last_stable_offset) == (3, 2)
+        assert [(entry.producer_id, entry.first_offset) for entry in partition.aborted_transactions or ()] == [(8, 0)]
         assert await code_of(client, batch(1)) is ErrorCode.NONE, "nobody is asked: the transaction is open"
         await end(client)
         assert values(await fetch(client, 2)) == [b"7/0/0", b"7/0/1"]

@@ -222,7 +222,7 @@ def end(identity: tuple[int, int], *, commit: bool = True) -> EndTxnRequest:
 
 @pytest.mark.parametrize("clean", [True, False])
 async def test_what_is_decided_goes_on_after_a_start(cluster: LocalCluster, clean: bool) -> None:
-    """The decision was told, the markers were not written: the next start writes them, by itself."""
+    """The decision was answered, the markers were not written: the next start writes them, by itself."""
     async with transactions_against(cluster.bootstrap_servers) as run:
         identity = await run.begun("begin", "x")
         await open_transaction(run, identity)
@@ -278,7 +278,7 @@ async def test_a_topic_that_is_deleted_needs_no_marker(cluster: LocalCluster) ->
 
 
 async def test_no_marker_is_written_before_the_decision_is_durable(cluster: LocalCluster) -> None:
-    """And nobody is told of it."""
+    """And no client sees it."""
     async with transactions_against(cluster.bootstrap_servers) as run:
         identity = await run.begun("begin", "x")
         await open_transaction(run, identity)
@@ -298,7 +298,7 @@ async def test_no_marker_is_written_before_the_decision_is_durable(cluster: Loca
 
 
 async def test_a_transaction_is_over_when_its_markers_are_on_disk(cluster: LocalCluster) -> None:
-    """Also where `durability` asks for less: a marker that a power cut takes would be written by nobody, and the transaction open for ever."""
+    """Also where `durability` asks for less: a marker that a power cut takes would never be written, and the transaction open for ever."""
     async with transactions_against(cluster.bootstrap_servers) as run:
         config = CreatableTopicConfig(name="durability", value="os")
         swift = CreatableTopic(name="swift", num_partitions=1, replication_factor=1, assignments=[], configs=[config])
@@ -544,7 +544,7 @@ async def test_many_begin_at_once_and_each_gets_an_epoch_of_its_own(cluster: Loc
 
 
 async def test_the_topic_of_transactions_is_the_brokers_own(cluster: LocalCluster) -> None:
-    """Nobody makes it twice, grows, deletes or writes it."""
+    """No client makes it twice, grows, deletes or writes it."""
     topic = TRANSACTIONS_TOPIC
     new = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, assignments=[], configs=[])
     make = CreateTopicsRequest(topics=[new], timeout_ms=10_000)
@@ -592,8 +592,8 @@ async def test_no_client_adds_an_internal_topic_to_its_transaction(cluster: Loca
             request = AddPartitionsToTxnRequest(transactions=[transaction])
         answer = await run.admin.request(request, at_most=version)
         rows = answer.results_by_transaction[0].topic_results if version > 3 else answer.results_by_topic_v3_and_below
-        told = {row.name: row.results_by_partition[0].partition_error_code for row in rows}
-        assert told == {
+        error_codes = {row.name: row.results_by_partition[0].partition_error_code for row in rows}
+        assert error_codes == {
             **dict.fromkeys(refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
             "one": ErrorCode.OPERATION_NOT_ATTEMPTED,
             "nowhere": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -637,7 +637,7 @@ async def test_an_internal_topic_that_a_client_creates_is_as_the_broker_makes_it
 
 
 async def features(run: TransactionsRun, at_most: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Supported and finalized levels, as a client is told."""
+    """Supported and finalized levels, as a client gets them."""
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     answer = await run.admin.request(request, at_most=at_most)
     supported = {feature.name: (feature.min_version, feature.max_version) for feature in answer.supported_features}
@@ -645,7 +645,7 @@ async def features(run: TransactionsRun, at_most: int) -> tuple[dict[str, Any], 
 
 
 async def test_a_new_directory_has_transaction_version_2(cluster: LocalCluster) -> None:
-    """Told to clients; those that cannot read a lowest level of 0 are not told of it, as with Kafka."""
+    """Reported to clients; those that cannot read a lowest level of 0 do not see it, as with Kafka."""
     async with transactions_against(cluster.bootstrap_servers) as run:
         supported, finalized = await features(run, 4)
         assert supported[TRANSACTION_VERSION] == (0, 2)
@@ -659,7 +659,7 @@ async def test_a_new_directory_has_transaction_version_2(cluster: LocalCluster) 
 
 
 async def test_a_directory_of_an_earlier_version_keeps_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without transaction.version: it is not told, and no end raises an epoch, whatever a client sends; nor has it consumer groups."""
+    """Without transaction.version: it is not reported, and no end raises an epoch, whatever a client sends; nor has it consumer groups."""
     async with LocalCluster() as cluster:
         await cluster.stop()
     async with LocalCluster() as cluster:

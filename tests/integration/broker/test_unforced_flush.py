@@ -1,4 +1,4 @@
-"""Topics with durability=interval: what they wrote is synced although nobody waits for it, and nobody else is looked at for that."""
+"""Topics with durability=interval: what they wrote is synced although no client waits for it, and no other log is looked at for that."""
 
 import asyncio
 
@@ -49,7 +49,7 @@ async def test_a_topic_that_becomes_one_of_them_is_synced(cluster: LocalCluster)
 
 
 async def test_a_topic_that_is_deleted_is_forgotten(cluster: LocalCluster) -> None:
-    """Its log is closed: nobody syncs that."""
+    """Its log is closed: no thread syncs that."""
     async with Admin(cluster.bootstrap_servers) as admin:
         await admin.create_topics([NewTopic("topic", 1, configs={"durability": "interval"})])
         partition = await written(cluster, "topic")

@@ -118,7 +118,7 @@ async def ends(run: TransactionsRun) -> None:
 
 
 async def aborts(run: TransactionsRun) -> None:
-    """Interleaved transactions, their outcomes, and what is told of them while others are open."""
+    """Interleaved transactions, their outcomes, and what is described of them while others are open."""
     place = await topic(run, "aborts")
     producers = [await run.begun(f"begin {number}", f"aborts-{number}") for number in range(3)]
     for number, identity in enumerate(producers):

@@ -52,8 +52,10 @@ class Producer:
 
     async def init(self, label: str = "init") -> None:
         """InitProducerId, once there is a coordinator."""
-        found = FindCoordinatorRequest(coordinator_keys=[self.transactional_id], key_type=1)
-        await self._until(lambda: self.run.admin.request(found), lambda answer: answer.coordinators[0].error_code)
+        find_coordinator = FindCoordinatorRequest(coordinator_keys=[self.transactional_id], key_type=1)
+        await self._until(
+            lambda: self.run.admin.request(find_coordinator), lambda answer: answer.coordinators[0].error_code
+        )
         request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=60_000)
         answer = await self._until(lambda: self.run.admin.request(request, at_most=5), lambda answer: answer.error_code)
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
@@ -137,7 +139,7 @@ class Producer:
 
 
 async def settled(run: Run, group_id: str) -> None:
-    """Return when nothing of the group is undecided: the end of a transaction is told before all of its markers are written."""
+    """Return when nothing of the group is undecided: the end of a transaction is answered before all of its markers are written."""
     topics = [OffsetFetchRequestTopics(name=name, partition_indexes=[0, 1]) for name in ("read", "left")]
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics)], require_stable=True
@@ -231,7 +233,7 @@ async def refused_within_transactions(run: Run) -> None:
 
 
 async def members_within_transactions(run: Run) -> None:
-    """Members of this generation commit, others are fenced (KIP-447); whoever cannot say what it is is believed."""
+    """Members of this generation commit, others are fenced (KIP-447); a client that names no member is believed."""
     lead = await run.peer("lead", "members-txn")
     await lead.enter()
     producer = Producer(run, "members")

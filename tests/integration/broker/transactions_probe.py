@@ -41,7 +41,7 @@ NEVER: Final = -1
 
 
 class TransactionsRun(Run):
-    """A run against one broker; producer ids are told by the order in which they were given out."""
+    """A run against one broker; producer ids are compared by the order in which they were given out."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(host, port)

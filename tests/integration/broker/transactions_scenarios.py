@@ -129,7 +129,7 @@ async def new_ends(run: TransactionsRun) -> None:
 
 
 async def fences(run: TransactionsRun) -> None:
-    """A new producer aborts what is open; whoever had it is refused from then on."""
+    """A new producer aborts what is open; the earlier one is refused from then on."""
     for version, name in ((3, "fence-old"), (5, "fence-new")):
         old = await run.begun(f"{name}: begin", name)
         await run.add(f"{name}: add", name, old)
@@ -182,10 +182,10 @@ async def lists(run: TransactionsRun) -> None:
     first = await run.begun("begin a", "list-a")
     second = await run.begun("begin b", "list-b")
     await run.add("add", "list-b", second)
-    mine = [first[0], second[0]]
+    producer_ids = [first[0], second[0]]
 
     def asked(**filters: object) -> ListTransactionsRequest:
-        return ListTransactionsRequest(**{"state_filters": [], "producer_id_filters": mine, **filters})  # type: ignore[arg-type]
+        return ListTransactionsRequest(**{"state_filters": [], "producer_id_filters": producer_ids, **filters})  # type: ignore[arg-type]
 
     for version in range(3):
         await run.ask(f"all, v{version}", asked(), at_most=version)

@@ -56,9 +56,9 @@ class Up:
             raise
         if not line:
             raise AssertionError(f"busway {command} did not start: {self.process.communicate()[1]}")
-        self.told = json.loads(line)
-        self.bootstrap: str = self.told["bootstrap_servers"]
-        self.registry: str = self.told.get("schema_registry", "")
+        self.started = json.loads(line)
+        self.bootstrap: str = self.started["bootstrap_servers"]
+        self.registry: str = self.started.get("schema_registry", "")
 
     def run(self, *arguments: str, stdin: str | bytes | None = None) -> Done:
         """A command against these servers."""
@@ -130,11 +130,11 @@ def run(*arguments: str, stdin: str | bytes | None = None, env: dict[str, str] |
         env={**os.environ, "COLUMNS": "200", **(env or {})},
         check=False,
     )
-    found = Done(
+    finished = Done(
         code=done.returncode, out=done.stdout.decode(errors="replace"), err=done.stderr.decode(errors="replace")
     )
-    assert "Traceback" not in found.err, found.err
-    return found
+    assert "Traceback" not in finished.err, finished.err
+    return finished
 
 
 def _run_here(arguments: tuple[str, ...], env: dict[str, str]) -> Done:

@@ -24,31 +24,36 @@ def test_topics(up: Up) -> None:
     assert {"topic": "a1", "partitions": 2, "replicas": 1} in up.run("topics", "list", "--json").json
     assert "a1\t2\t1" in up.run("topics", "list").out.splitlines()
     up.run("topics", "alter", "a1", "-p", "3", "-c", "retention.ms=7000")
-    found = up.run("topics", "describe", "a1", "--json").json
-    assert [(one["partition"], one["first_offset"], one["end_offset"]) for one in found["partitions"]] == [
+    topic = up.run("topics", "describe", "a1", "--json").json
+    assert [
+        (partition["partition"], partition["first_offset"], partition["end_offset"])
+        for partition in topic["partitions"]
+    ] == [
         (0, 0, 0),
         (1, 0, 0),
         (2, 0, 0),
     ]
-    assert found["configs"] == {"retention.ms": "7000"}
+    assert topic["configs"] == {"retention.ms": "7000"}
     assert up.run("topics", "alter", "a1", "--delete-config", "retention.ms", "--json").json == {"topic": "a1"}
     assert "retention.ms" not in up.run("topics", "describe", "a1").err
     head = "partition\tleader\treplicas\tisr\tfirst_offset\tend_offset"
     assert up.run("topics", "describe", "a1").out.splitlines()[0] == head
     assert up.run("topics", "delete", "a1", stdin="n\n").code == 1
     assert up.run("topics", "delete", "a1", "-y", "--json").json == {"deleted": ["a1"]}
-    assert all(one["topic"] != "a1" for one in up.run("topics", "list", "--json").json)
+    assert all(topic["topic"] != "a1" for topic in up.run("topics", "list", "--json").json)
 
 
 def test_features(up: Up) -> None:
-    """Described, checked, lowered, turned off and raised; what is refused is told in the broker's words."""
-    rows = {one["feature"]: one for one in up.run("features", "describe", "--json").json}
+    """Described, checked, lowered, turned off and raised; what is refused is reported in the broker's words."""
+    rows = {feature["feature"]: feature for feature in up.run("features", "describe", "--json").json}
     assert (rows["group.version"]["lowest"], rows["group.version"]["highest"]) == (0, 1)
     assert up.run("features", "describe").out.startswith("feature\tlowest\thighest\tfinalized\tepoch\n")
 
     def level() -> int:
-        found = {one["feature"]: one["finalized"] for one in up.run("features", "describe", "--json").json}
-        return int(found["transaction.version"])
+        finalized = {
+            feature["feature"]: feature["finalized"] for feature in up.run("features", "describe", "--json").json
+        }
+        return int(finalized["transaction.version"])
 
     assert level() == 2
     checked = up.run("features", "downgrade", "transaction.version=1", "--dry-run")
@@ -68,7 +73,7 @@ def test_features(up: Up) -> None:
 
 
 def test_reading_a_topic_that_is_not_there_makes_none(up: Up) -> None:
-    """A slip of the finger is told, with the name that was meant, and leaves nothing behind."""
+    """A slip of the finger is reported, with the name that was meant, and leaves nothing behind."""
     assert up.run("topics", "create", "greetings").code == 0
     done = up.run("consume", "greetigns", "--until-end")
     assert (done.code, done.err) == (1, "busway: topic greetigns does not exist; did you mean greetings?\n")
@@ -77,7 +82,7 @@ def test_reading_a_topic_that_is_not_there_makes_none(up: Up) -> None:
     done = up.run("topics", "describe", "zzz")
     assert done.err.startswith("busway: topic zzz: ")
     assert done.err.endswith("(UNKNOWN_TOPIC_OR_PARTITION); `busway topics list` lists the topics there are\n")
-    names = [one["topic"] for one in up.run("topics", "list", "--json").json]
+    names = [topic["topic"] for topic in up.run("topics", "list", "--json").json]
     assert "greetings" in names
     assert not {"greetigns", "zzz"} & set(names)
 
@@ -96,7 +101,7 @@ def test_produce_and_consume(up: Up) -> None:
     records = [
         json.loads(line) for line in up.run("consume", "b1", "--from-beginning", "-n", "5", "--json").out.splitlines()
     ]
-    assert [(one["offset"], one["key"], one["value"]) for one in records][2:] == [
+    assert [(record["offset"], record["key"], record["value"]) for record in records][2:] == [
         (2, None, "three"),
         (3, "k", "four"),
         (4, "a", "b:c"),
@@ -145,7 +150,7 @@ def test_avro(up: Up, tmp_path: Path) -> None:
 
 
 def test_a_share_group_with_dead_letters(up: Up) -> None:
-    """It is told where they go, to people in a line of its own; without, nothing and null."""
+    """It is shown where they go, to people in a line of its own; without, nothing and null."""
     assert up.run("features", "upgrade", "share.version=2").out == "raised: share.version to 2\n"
     up.run("produce", "q1", stdin="1\n")
 
@@ -170,13 +175,13 @@ def test_a_share_group_with_dead_letters(up: Up) -> None:
 
 
 def test_groups(up: Up) -> None:
-    """Listed, described with lag, reset when nobody reads, deleted."""
+    """Listed, described with lag, reset when no member reads, deleted."""
     up.run("produce", "d1", stdin="1\n2\n3\n4\n")
     assert up.run("consume", "d1", "-g", "dg", "--from-beginning", "-n", "3").out == "1\n2\n3\n"
-    assert "dg" in [one["group"] for one in up.run("groups", "list", "--json").json]
+    assert "dg" in [group["group"] for group in up.run("groups", "list", "--json").json]
     assert "dg\tconsumer\tEmpty" in up.run("groups", "list").out.splitlines()
-    found = up.run("groups", "describe", "dg", "--json").json
-    assert (found["state"], found["partitions"][0]["committed"], found["partitions"][0]["lag"]) == ("Empty", 3, 1)
+    group = up.run("groups", "describe", "dg", "--json").json
+    assert (group["state"], group["partitions"][0]["committed"], group["partitions"][0]["lag"]) == ("Empty", 3, 1)
     described = up.run("groups", "describe", "dg")
     head, row = described.out.splitlines()
     assert described.err.startswith("dg: Empty, consumer, shared by uniform, epoch ")
@@ -205,7 +210,7 @@ def test_groups(up: Up) -> None:
 
 
 def test_groups_reset_by_kafkas_rules(up: Up) -> None:
-    """To a moment, by a duration, by a shift, for some partitions or all topics; what is clipped is told."""
+    """To a moment, by a duration, by a shift, for some partitions or all topics; what is clipped is reported."""
     up.run("topics", "create", "r1", "-p", "2")
     for number in range(2):
         up.run("produce", "r1", "-k", "kj"[number], stdin="1\n2\n3\n")
@@ -257,8 +262,8 @@ def test_schema(up: Up, tmp_path: Path) -> None:
     assert up.run("schema", "register", "e1-value", str(good)).out == f"e1-value has id {registered['id']}\n"
     assert {"subject": "e1-value", "versions": [1]} in up.run("schema", "list", "--json").json
     assert "e1-value\t1" in up.run("schema", "list").out.splitlines()
-    found = up.run("schema", "get", "e1-value", "-v", "1", "--json").json
-    assert json.loads(found["schema"]) == SCHEMA
+    schema = up.run("schema", "get", "e1-value", "-v", "1", "--json").json
+    assert json.loads(schema["schema"]) == SCHEMA
     assert json.loads(up.run("schema", "get", "e1-value").out) == SCHEMA
     assert up.run("schema", "check", "e1-value", str(good)).out == "compatible with e1-value\n"
     refused = up.run("schema", "check", "e1-value", str(bad))
@@ -330,7 +335,7 @@ def t(up: Up) -> Up:
     return up
 
 
-@pytest.mark.parametrize(("arguments", "why"), FAILURES, ids=[" ".join(one)[:40] for one, _ in FAILURES])
+@pytest.mark.parametrize(("arguments", "why"), FAILURES, ids=[" ".join(command)[:40] for command, _ in FAILURES])
 def test_a_failure_is_one_line_and_one(t: Up, arguments: list[str], why: str) -> None:
     """Exit code 1, the reason on standard error, nothing on standard output."""
     done = t.run(*arguments)

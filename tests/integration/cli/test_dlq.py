@@ -56,12 +56,12 @@ def test_dlq(up: Up) -> None:
     assert f"{DLT}\tsurge\t{handler}\tValueError\t6\t6\t" in up.run("dlq", "list", "--group", "surge").out
     assert up.run("dlq", "list", "--group", "nobody", "--json").json == []
 
-    found = up.run("dlq", "show", DLT, "--key", "k1", "--limit", "2", "--json").json
-    assert [(one["offset"], one["original"], one["value"], one["key"]) for one in found] == [
+    letters = up.run("dlq", "show", DLT, "--key", "k1", "--limit", "2", "--json").json
+    assert [(letter["offset"], letter["original"], letter["value"], letter["key"]) for letter in letters] == [
         (1, "dlq.rides-0@1", {"ride_id": 1, "zone": "Z1"}, "k1"),
         (3, "dlq.rides-0@3", {"ride_id": 3, "zone": "Z1"}, "k1"),
     ]
-    assert found[0] | {"put_aside": ""} == {
+    assert letters[0] | {"put_aside": ""} == {
         "partition": 0,
         "offset": 1,
         "original": "dlq.rides-0@1",
@@ -95,7 +95,7 @@ def test_dlq(up: Up) -> None:
         json.loads(line)
         for line in up.run("consume", "dlq.rides", "--from-beginning", "--until-end", "--json").out.splitlines()[6:]
     ]
-    assert [(one["value"]["ride_id"], one["key"], one["headers"]) for one in back] == [
+    assert [(letter["value"]["ride_id"], letter["key"], letter["headers"]) for letter in back] == [
         (
             number,
             "k0",

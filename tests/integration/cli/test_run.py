@@ -49,11 +49,11 @@ class Run:
         """Read until so many lines begin so; their words."""
         try:
             async with asyncio.timeout(SECONDS):
-                while len(found := [line.split() for line in self.lines if line.startswith(begin)]) < count:
+                while len(words := [line.split() for line in self.lines if line.startswith(begin)]) < count:
                     await self._line(f"ended before {begin!r}")
         except TimeoutError:
             pytest.fail(f"not {count} lines that begin with {begin!r}:\n" + "\n".join(await self._tasks()))
-        return found
+        return words
 
     async def _line(self, otherwise: str) -> None:
         assert self.process.stdout is not None
@@ -63,9 +63,9 @@ class Run:
 
     async def _tasks(self) -> list[str]:
         """All lines, with what each worker's tasks wait for at last."""
-        for one in {int(line.split()[2]) for line in self.lines if line.startswith("has ")}:
+        for pid in {int(line.split()[2]) for line in self.lines if line.startswith("has ")}:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(one, signal.SIGUSR2)
+                os.kill(pid, signal.SIGUSR2)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patient(2)):
                 while True:
@@ -155,19 +155,19 @@ async def send(bootstrap: str, numbers: range, **more: float) -> None:
 
 async def handled(bootstrap: str) -> list[tuple[int, int]]:
     """Order and the process that handled it."""
-    found = [json.loads(one.value or b"") async for one in read_to_end(bootstrap, "orders.done")]
-    return [(one["id"], one["by"]) for one in found]
+    orders = [json.loads(record.value or b"") async for record in read_to_end(bootstrap, "orders.done")]
+    return [(order["id"], order["by"]) for order in orders]
 
 
 async def shared(bootstrap: str, members: int) -> None:
     """Until the group has so many members, each with a partition."""
     async with Admin(bootstrap) as admin, asyncio.timeout(SECONDS):
         while True:
-            if "shop" in [one.group_id for one in await admin.list_groups()]:
-                found = await admin.describe_group("shop")
+            if "shop" in [group.group_id for group in await admin.list_groups()]:
+                group = await admin.describe_group("shop")
                 if (
-                    found.state == "Stable"
-                    and [len(one.partitions) for one in found.members] == [3 // members] * members
+                    group.state == "Stable"
+                    and [len(member.partitions) for member in group.members] == [3 // members] * members
                 ):
                     return
             await asyncio.sleep(0.05)
@@ -181,15 +181,19 @@ async def test_workers_share_partitions_and_drain(service: Service, bootstrap: s
     begun = await run.until("begins", 3)
     assert len({words[2] for words in begun}) == 3
     assert await run.end() == 0
-    assert sorted(one for one, _ in await handled(bootstrap)) == [0, 1, 2]
+    assert sorted(order_id for order_id, _ in await handled(bootstrap)) == [0, 1, 2]
     assert [line for line in run.lines if "stopped" in line] == ["shop stopped: 1 records handled, 0 unfinished"] * 3
     async with Admin(bootstrap) as admin:
-        assert [one.offset for one in (await admin.list_group_offsets("shop")).values()] == [1, 1, 1]
+        assert [committed_offset.offset for committed_offset in (await admin.list_group_offsets("shop")).values()] == [
+            1,
+            1,
+            1,
+        ]
         assert (await admin.describe_group("shop")).members == ()
 
 
 async def test_a_killed_worker_is_started_again_and_nothing_is_lost(service: Service, bootstrap: str) -> None:
-    """SIGKILL in the middle of a handler: its record comes again, to whoever has the partition then."""
+    """SIGKILL in the middle of a handler: its record comes again, to the owner of the partition then."""
     run = await service.run("--workers", "3")
     await shared(bootstrap, 3)
     (service.folder / "hang").touch()
@@ -203,7 +207,7 @@ async def test_a_killed_worker_is_started_again_and_nothing_is_lost(service: Ser
     again = await run.until("begins 0 ", 2)
     assert again[1][2] != victim
     async with asyncio.timeout(SECONDS):
-        while {one for one, _ in await handled(bootstrap)} != {*range(30)}:
+        while {order_id for order_id, _ in await handled(bootstrap)} != {*range(30)}:
             await asyncio.sleep(0.05)
     assert victim not in {str(by) for _, by in await handled(bootstrap)}
     await shared(bootstrap, 3)
@@ -214,7 +218,7 @@ async def test_a_killed_worker_is_started_again_and_nothing_is_lost(service: Ser
 async def members(bootstrap: str) -> dict[str | None, str]:
     """The member ids of the group, by instance id."""
     async with Admin(bootstrap) as admin:
-        return {one.instance_id: one.member_id for one in (await admin.describe_group("shop")).members}
+        return {member.instance_id: member.member_id for member in (await admin.describe_group("shop")).members}
 
 
 async def test_workers_of_an_instance_keep_their_places(service: Service, bootstrap: str) -> None:
@@ -230,13 +234,13 @@ async def test_workers_of_an_instance_keep_their_places(service: Service, bootst
     while (await run.until("has 1 ", count))[-1][2] == killed:  # lines from before the kill come first
         count += 1
     after = await members(bootstrap)
-    assert {one for one in after if after[one] != before[one]} == {"host-a-1"}
+    assert {instance_id for instance_id in after if after[instance_id] != before[instance_id]} == {"host-a-1"}
     assert await run.end() == 0
     again = await service.run("--workers", "3", "--instance", "host-a")
     await again.until("has", 3)
     assert set(await members(bootstrap)) == set(before)
     async with Admin(bootstrap) as admin:
-        assert "left" not in {why.what for one in await admin.explain_group("shop") for why in one.reasons}
+        assert "left" not in {why.what for rebalance in await admin.explain_group("shop") for why in rebalance.reasons}
     assert await again.end() == 0
 
 
@@ -298,7 +302,7 @@ async def test_code_that_fails_at_start_is_named_in_one_line(service: Service, b
 
 
 async def test_reload_follows_edits(service: Service, bootstrap: str) -> None:
-    """An edit is picked up, an error in the source is told in one line and waited out, records in between are not lost."""
+    """An edit is picked up, an error in the source is reported in one line and waited out, records in between are not lost."""
     run = await service.run("--reload")
     await run.until("has")
     await send(bootstrap, range(3))
@@ -317,12 +321,12 @@ async def test_reload_follows_edits(service: Service, bootstrap: str) -> None:
     await send(bootstrap, range(6, 9))
     await run.until("mended", 3)
     assert await run.end() == 0
-    assert sorted(one for one, _ in await handled(bootstrap)) == list(range(9))
+    assert sorted(order_id for order_id, _ in await handled(bootstrap)) == list(range(9))
     assert "Traceback" not in "\n".join(run.lines)
 
 
 async def test_http_of_workers(service: Service, bootstrap: str) -> None:
-    """Worker i on PORT + i, each with its own partitions; a taken port is told in one line."""
+    """Worker i on PORT + i, each with its own partitions; a taken port is reported in one line."""
     port, _ = held_ports(2)
     run = await service.run("--workers", "2", "--http", str(port))
     urls = {words[1] for words in await run.until("shop http://", 2)}

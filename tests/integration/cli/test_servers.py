@@ -58,7 +58,7 @@ def test_up_beyond_this_machine_needs_a_word(tmp_path: Path) -> None:
 
 
 def test_up_takes_settings_of_the_broker(tmp_path: Path) -> None:
-    """By Kafka's names: two listeners, each with the address that its clients are told; nonsense is one line."""
+    """By Kafka's names: two listeners, each with its advertised address; nonsense is one line."""
     (port,) = held_ports(1)
     protocols = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"
     listeners = f"listeners=A://127.0.0.1:0,B://127.0.0.1:{port}"

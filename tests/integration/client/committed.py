@@ -55,7 +55,7 @@ async def ended(bootstrap: str, topic: str, partitions: int = 1) -> None:
     ):
         ends = await reader.end_offsets(where, open_too=True)
         await reader.assign(where)  # which begins at the last stable offset
-        while any([await reader.position(one) < ends[one] for one in where]):
+        while any([await reader.position(partition) < ends[partition] for partition in where]):
             await reader.getmany(timeout_ms=100)
 
 

@@ -28,14 +28,14 @@ async def main(address: str, source: str, target: str, group: str) -> None:
         Producer(address, transactional_id=f"passing-{group}", linger_ms=0) as producer,
     ):
         while True:
-            found = await consumer.getmany(timeout_ms=500)
-            if not found:
+            polled = await consumer.getmany(timeout_ms=500)
+            if not polled:
                 continue
             async with producer.transaction():
-                for partition, records in found.items():
+                for partition, records in polled.items():
                     for record in records:
                         await producer.send(target, record.value, partition=partition.partition)
-                offsets = {partition: records[-1].offset + 1 for partition, records in found.items()}
+                offsets = {partition: records[-1].offset + 1 for partition, records in polled.items()}
                 await producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
             print("committed", flush=True)
 

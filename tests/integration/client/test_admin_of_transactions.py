@@ -53,7 +53,7 @@ async def hang(cluster: Cluster, topic: str) -> tuple[int, int]:
         batch.append(OS.wall_ms(), None, b"hanging")
         partition = PartitionProduceData(index=0, records=batch.build())
         # Version 10 and before say nothing of what their sender could do, so that brokers have to believe it or not.
-        found = await coordinated.request(
+        response = await coordinated.request(
             ProduceRequest(
                 transactional_id=name,
                 acks=-1,
@@ -62,7 +62,7 @@ async def hang(cluster: Cluster, topic: str) -> tuple[int, int]:
             ),
             at_most=10,
         )
-        produced = found.responses[0].partition_responses[0]
+        produced = response.responses[0].partition_responses[0]
         assert produced.error_code == 0, produced
         return answer.producer_id, produced.base_offset
     finally:
@@ -70,7 +70,7 @@ async def hang(cluster: Cluster, topic: str) -> tuple[int, int]:
 
 
 async def test_transactions_are_listed_described_and_aborted(transactional: Cluster, topic: str) -> None:
-    """By Kafka's names; whoever's transaction is aborted so is fenced."""
+    """By Kafka's names; the producer whose transaction is aborted so is fenced."""
     name = f"x-{topic}"
     async with (
         Producer(transactional.bootstrap_servers, transactional_id=name, transaction_timeout_ms=50_000) as producer,
@@ -78,7 +78,11 @@ async def test_transactions_are_listed_described_and_aborted(transactional: Clus
     ):
         await producer.begin_transaction()
         await producer.send_and_wait(topic, b"open", partition=0)
-        (listed,) = [one for one in await admin.list_transactions(states=["Ongoing"]) if one.transactional_id == name]
+        (listed,) = [
+            transaction
+            for transaction in await admin.list_transactions(states=["Ongoing"])
+            if transaction.transactional_id == name
+        ]
         described = await admin.describe_transaction(name)
         assert described.partitions == (TopicPartition(topic, 0),)
         assert (described.state, described.timeout_ms, described.coordinator) == ("Ongoing", 50_000, 1)
@@ -86,7 +90,11 @@ async def test_transactions_are_listed_described_and_aborted(transactional: Clus
         (known,) = (await admin.describe_producers([TopicPartition(topic, 0)]))[TopicPartition(topic, 0)]
         assert (known.producer_id, known.last_sequence, known.open_from) == (described.producer_id, 0, 0)
         assert await admin.find_hanging_transactions([TopicPartition(topic, 0)], idle_ms=0) == []
-        assert [one for one in await admin.list_transactions(open_for_ms=600_000) if one.transactional_id == name] == []
+        assert [
+            transaction
+            for transaction in await admin.list_transactions(open_for_ms=600_000)
+            if transaction.transactional_id == name
+        ] == []
         code, said = await command(transactional, "list", "--state", "Ongoing")
         assert code == 0
         assert f"{name}\tOngoing\t{described.producer_id}" in said

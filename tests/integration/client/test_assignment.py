@@ -16,13 +16,13 @@ class Slow(RebalanceListener):
     """Takes its time to get ready."""
 
     def __init__(self) -> None:
-        self.told = asyncio.Event()
+        self.called = asyncio.Event()
         self.go_on = asyncio.Event()
         self.ready = False
 
     async def on_partitions_assigned(self, assigned: object) -> None:
         """Wait to be let go."""
-        self.told.set()
+        self.called.set()
         await self.go_on.wait()
         self.ready = True
 
@@ -43,8 +43,8 @@ async def test_no_record_is_handed_out_before_the_listener_has_returned(
         listener=listener,
     ) as consumer:
         reading = asyncio.ensure_future(consumer.getone())
-        await listener.told.wait()
-        while not any(found.buffered for found in consumer._fetcher.assigned.values()):
+        await listener.called.wait()
+        while not any(assigned.buffered for assigned in consumer._fetcher.assigned.values()):
             await asyncio.wait([reading], timeout=0.01)
         assert not reading.done()
         listener.go_on.set()

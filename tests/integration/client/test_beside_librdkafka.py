@@ -1,4 +1,4 @@
-"""Faults of a broker, told to our consumer and to librdkafka's at once: what ours is told is no more than what librdkafka is told."""
+"""Faults of a broker, met by our consumer and by librdkafka's at once: ours gets no more notifications than librdkafka."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ HEARTBEAT_MS = 100
 
 
 class Ours(RebalanceListener):
-    """Counts what our consumer is told."""
+    """Counts the notifications of our consumer."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -93,11 +93,11 @@ async def test_a_fault_that_passes_is_no_rebalance(fault: str, node: LocalCluste
     async with Producer(node.bootstrap_servers) as producer:
         await producer.send_and_wait(topic, b"first")
     async with (
-        Proxy(node.bootstrap_servers) as mine,
+        Proxy(node.bootstrap_servers) as proxy_of_first,
         Proxy(node.bootstrap_servers) as other,
         Consumer(
             topic,
-            bootstrap_servers=mine.address,
+            bootstrap_servers=proxy_of_first.address,
             group_id=group,
             listener=ours,
             auto_offset_reset="earliest",
@@ -112,13 +112,13 @@ async def test_a_fault_that_passes_is_no_rebalance(fault: str, node: LocalCluste
             while theirs.values != [b"first"]:
                 await asyncio.sleep(0.01)
             assert (ours.events, theirs.events) == (["assigned"], ["assigned"])
-            await _strike(fault, node, [mine, other])
+            await _strike(fault, node, [proxy_of_first, other])
             async with Producer(node.bootstrap_servers) as producer:
                 await producer.send_and_wait(topic, b"second")
             assert (await consumer.getone()).value == b"second"
             while theirs.values != [b"first", b"second"]:
                 await asyncio.sleep(0.01)
-            for proxy in (mine, other):  # both have been heard since
+            for proxy in (proxy_of_first, other):  # both have been heard since
                 await proxy.asked(ApiKey.HEARTBEAT, proxy.requests.count(ApiKey.HEARTBEAT) + 2)
             assert len(ours.events) <= len(theirs.events)
             assert ours.events == ["assigned"]

@@ -1,4 +1,4 @@
-"""A coordinator that is away for a while is no news about the group: nobody joins again, nobody gives anything up."""
+"""A coordinator that is away for a while is no news about the group: no member joins again, none gives anything up."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,8 +23,8 @@ FAST: dict[str, Any] = {
 }
 
 
-class Told(RebalanceListener):
-    """Remembers what it was told."""
+class Listener(RebalanceListener):
+    """Records its notifications."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -88,8 +88,8 @@ async def test_a_broker_that_is_away_is_no_rebalance(
     fault: str, node: LocalCluster, proxy: Proxy, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The member keeps its id, its generation and its partitions; its listener hears of nothing."""
-    told = Told()
-    async with Consumer(topic, bootstrap_servers=proxy.address, group_id=group, listener=told, **FAST) as consumer:
+    listener = Listener()
+    async with Consumer(topic, bootstrap_servers=proxy.address, group_id=group, listener=listener, **FAST) as consumer:
         member_id, generation, joins = await joined(consumer, proxy, topic)
         if fault == "cut":
             lost = proxy.strike(Fate.CUT, ApiKey.HEARTBEAT, answers=True, times=3)
@@ -105,12 +105,12 @@ async def test_a_broker_that_is_away_is_no_rebalance(
                 await node.crash()
                 await node.start()
             async with asyncio.timeout(patient(20)):  # until the member has noticed
-                while "keeps its partitions" not in caplog.text and not told.events[1:]:
+                while "keeps its partitions" not in caplog.text and not listener.events[1:]:
                     await asyncio.sleep(0.01)
             await proxy.accept()
         await goes_on(consumer, proxy, topic, b"second", joins)
         assert same(consumer, member_id, generation)
-        assert told.events == ["assigned"]
+        assert listener.events == ["assigned"]
 
 
 @pytest.mark.parametrize("api", [ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT])
@@ -123,8 +123,8 @@ async def test_a_coordinator_that_moves_is_looked_up_and_asked_again(
     code: ErrorCode, api: ApiKey, proxy: Proxy, topic: str, group: str
 ) -> None:
     """In the name of the same member and generation."""
-    told = Told()
-    async with Consumer(topic, bootstrap_servers=proxy.address, group_id=group, listener=told, **FAST) as consumer:
+    listener = Listener()
+    async with Consumer(topic, bootstrap_servers=proxy.address, group_id=group, listener=listener, **FAST) as consumer:
         member_id, generation, joins = await joined(consumer, proxy, topic)
         left = 3
 
@@ -143,14 +143,16 @@ async def test_a_coordinator_that_moves_is_looked_up_and_asked_again(
         await goes_on(consumer, proxy, topic, b"second", joins)
         assert left == 0
         assert same(consumer, member_id, generation)
-        assert told.events == ["assigned"]
+        assert listener.events == ["assigned"]
 
 
 async def test_the_coordinators_own_word_ends_a_session(proxy: Proxy, topic: str, group: str) -> None:
-    """A member that the group does not know any more hears that its partitions are lost, and joins anew."""
-    told = Told()
+    """A member that the group does not know any more learns that its partitions are lost, and joins again."""
+    listener = Listener()
     options = {**FAST, "session_timeout_ms": 200}  # after which the broker forgets the first member, too
-    async with Consumer(topic, bootstrap_servers=proxy.address, group_id=group, listener=told, **options) as consumer:
+    async with Consumer(
+        topic, bootstrap_servers=proxy.address, group_id=group, listener=listener, **options
+    ) as consumer:
         member_id, _, joins = await joined(consumer, proxy, topic)
         left = 1
 
@@ -163,7 +165,7 @@ async def test_the_coordinators_own_word_ends_a_session(proxy: Proxy, topic: str
         proxy.edits[ApiKey.HEARTBEAT] = forget
         await proxy.asked(ApiKey.JOIN_GROUP, joins + 1)
         async with asyncio.timeout(patient(20)):
-            while told.events != ["assigned", "lost", "assigned"]:
+            while listener.events != ["assigned", "lost", "assigned"]:
                 await consumer.getmany(timeout_ms=20)
         assert not same(consumer, member_id, 1)
 

@@ -64,8 +64,8 @@ async def test_a_group_goes_on_where_it_committed(node: LocalCluster, topic: str
     options = {"bootstrap_servers": node.bootstrap_servers, "group_id": group, "auto_offset_reset": "earliest", **FAST}
     async with Consumer(topic, enable_auto_commit=False, **options) as consumer:
         partition = TopicPartition(topic, 0)
-        found = await consumer.getmany(timeout_ms=patient_ms(10_000), max_records=40)
-        assert len(found[partition]) == 40
+        polled = await consumer.getmany(timeout_ms=patient_ms(10_000), max_records=40)
+        assert len(polled[partition]) == 40
         await consumer.commit()
         committed = await consumer.committed(partition)
         assert committed is not None
@@ -164,8 +164,8 @@ async def test_seek_pause_and_times(cluster: Cluster, topic: str) -> None:
         consumer.resume(partition)
         record = await consumer.getone()
         assert record.offset == 1
-        found = await consumer.offsets_for_times({partition: record.timestamp_ms})
-        answer = found[partition]
+        offsets = await consumer.offsets_for_times({partition: record.timestamp_ms})
+        answer = offsets[partition]
         assert answer is not None
         assert answer.timestamp_ms >= record.timestamp_ms
         assert await consumer.end_offsets([partition]) == {partition: 100}

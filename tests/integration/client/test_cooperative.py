@@ -15,7 +15,7 @@ OLDER = ("range", "cooperative-sticky")
 """The default of Java's consumers, and of Busway's until 0.1."""
 
 
-class Told(RebalanceListener):
+class Listener(RebalanceListener):
     """What it had to give up."""
 
     def __init__(self) -> None:
@@ -44,17 +44,17 @@ async def share(*members: Consumer, each: list[int]) -> None:
 async def test_who_comes_takes_nothing_that_stays(cluster: Cluster, topic: str, group: str) -> None:
     """By default: of four partitions two move, and the other two are read on."""
     await topic_of(cluster, topic, 4)
-    told = Told()
+    listener = Listener()
     options = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": group, **FAST}
-    async with Consumer(topic, listener=told, **options) as first:
+    async with Consumer(topic, listener=listener, **options) as first:
         await share(first, each=[4])
         async with Consumer(topic, **options) as second:
             await share(first, second, each=[2, 2])
-            assert told.revoked == [2]
+            assert listener.revoked == [2]
             assert first._group is not None
             assert first._group.membership.protocol == "cooperative-sticky"
         await share(first, each=[4])
-        assert told.revoked == [2]
+        assert listener.revoked == [2]
 
 
 @pytest.mark.parametrize("newer_first", [True, False], ids=["roll-back", "roll-out"])

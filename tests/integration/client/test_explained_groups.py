@@ -1,4 +1,4 @@
-"""Why a group was balanced anew, on a real node: members that join, one that is killed, one that leaves, in groups of both protocols."""
+"""Why a group rebalanced, on a real node: members that join, one that is killed, one that leaves, in groups of both protocols."""
 
 import asyncio
 import os
@@ -35,10 +35,14 @@ async def explained(admin: Admin, what: str) -> tuple[Sequence[Rebalance], Rebal
     """All rebalances, and the last that was over for this reason; waits until there is one."""
     async with asyncio.timeout(DEADLINE_S):
         while True:
-            found = await admin.explain_group("g")
-            over = [one for one in found if one.took_ms is not None and what in {why.what for why in one.reasons}]
+            rebalances = await admin.explain_group("g")
+            over = [
+                rebalance
+                for rebalance in rebalances
+                if rebalance.took_ms is not None and what in {why.what for why in rebalance.reasons}
+            ]
             if over:
-                return found, over[-1]
+                return rebalances, over[-1]
 
 
 async def command(bootstrap: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -55,7 +59,7 @@ async def command(bootstrap: str, *arguments: str) -> subprocess.CompletedProces
 
 @pytest.mark.parametrize("protocol", SHORT)
 async def test_a_killed_members_partitions_go_to_the_other_and_it_is_told_why(protocol: str) -> None:
-    """Two join, one is killed: its session is over, and what it had is told as moved to the other, which then leaves."""
+    """Two join, one is killed: its session is over, and what it had is described as moved to the other, which then leaves."""
     async with LocalCluster(properties={**SHORT_SESSIONS, **SHORT_HEARTBEATS}) as cluster:
         where = {"bootstrap_servers": cluster.bootstrap_servers, "group_id": "g", "group_protocol": protocol}
         async with Admin(cluster.bootstrap_servers) as admin:
@@ -68,12 +72,12 @@ async def test_a_killed_members_partitions_go_to_the_other_and_it_is_told_why(pr
                 await until(4, first)
                 await killed.start()
                 await until(2, first, killed)
-                members = {one.client_id: one.member_id for one in (await admin.describe_group("g")).members}
+                members = {member.client_id: member.member_id for member in (await admin.describe_group("g")).members}
                 _, joined = await explained(admin, "joined")
                 assert {(why.what, why.client_id) for why in joined.reasons} >= {("joined", "killed")}
                 # Members of the classic protocol give partitions up in one rebalance, and get them in the next.
-                found = (await admin.explain_group("g"))[1:]
-                moves = [move for one in found for move in one.moves]
+                rebalances = (await admin.explain_group("g"))[1:]
+                moves = [move for rebalance in rebalances for move in rebalance.moves]
                 assert {move.before for move in moves} - {None} == {members["stays"]}
                 assert {move.after for move in moves} - {None} == {members["killed"]}
                 had = {(place.topic, place.partition) for place in killed.assignment()}
@@ -96,8 +100,8 @@ async def test_a_killed_members_partitions_go_to_the_other_and_it_is_told_why(pr
                 assert f"{members['killed']} (client killed, 127.0.0.1) timed out: no heartbeat" in text.stdout
                 topic, number = min(had)
                 assert f"    {topic}-{number}: {members['killed']} -> {members['stays']}\n" in text.stdout
-            found = await admin.explain_group("g")
-            assert [why.what for why in found[-1].reasons] == ["left"]
+            rebalances = await admin.explain_group("g")
+            assert [why.what for why in rebalances[-1].reasons] == ["left"]
             assert '"what": "timed out"' in (await command(cluster.bootstrap_servers, "g", "--json")).stdout
             await cluster.crash()
             await cluster.start()

@@ -41,7 +41,9 @@ async def heartbeats(proxy: Proxy, beat: ApiKey, consumer: Consumer) -> None:
 
 async def reasons(admin: Admin) -> list[tuple[str, str]]:
     """What the group's rebalances say of its members: what happened, client id."""
-    return [(why.what, why.client_id or "") for one in await admin.explain_group("g") for why in one.reasons]
+    return [
+        (why.what, why.client_id or "") for rebalance in await admin.explain_group("g") for why in rebalance.reasons
+    ]
 
 
 @pytest.mark.parametrize("protocol", OPTIONS)

@@ -1,4 +1,4 @@
-"""What the reader is told of its positions, and that no partition waits for another that cannot be read."""
+"""What the reader learns of its positions, and that no partition waits for another that cannot be read."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -80,14 +80,14 @@ async def test_a_partition_that_cannot_be_read_slows_no_other(proxy: Proxy, topi
     await made(proxy.address, topic, 3, 1)
 
     def without_leader(answer: Any) -> None:
-        for found in answer.topics:
-            for partition in found.partitions:
-                if found.name == topic and partition.partition_index == 1:
+        for topic_metadata in answer.topics:
+            for partition in topic_metadata.partitions:
+                if topic_metadata.name == topic and partition.partition_index == 1:
                     partition.error_code, partition.leader_id = ErrorCode.LEADER_NOT_AVAILABLE, -1
 
     def no_leader(answer: Any) -> None:
-        for found in answer.responses:
-            for partition in found.partitions:
+        for topic_response in answer.responses:
+            for partition in topic_response.partitions:
                 if partition.partition_index == 2:
                     partition.error_code, partition.records = ErrorCode.NOT_LEADER_OR_FOLLOWER, None
 
@@ -143,14 +143,16 @@ async def test_what_is_made_later_is_found(cluster: Cluster, topic: str, group: 
         async with Producer(cluster.bootstrap_servers) as producer:
             await producer.send_and_wait(first, b"new", partition=1)
         for consumer in (shared, alone):
-            found = {(record.topic, record.partition) for record in [await consumer.getone(), await consumer.getone()]}
-            assert found == {(first, 1), (second, 0)}
+            partitions = {
+                (record.topic, record.partition) for record in [await consumer.getone(), await consumer.getone()]
+            }
+            assert partitions == {(first, 1), (second, 0)}
 
 
 async def test_a_topic_that_is_not_there_is_named_at_once(
     topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where brokers make none by themselves: the wait is not silent, and ends when somebody makes it."""
+    """Where brokers make none by themselves: the wait is not silent, and ends when it is made."""
     async with LocalCluster(properties={"auto.create.topics.enable": "false"}) as node:
         consumer = Consumer(topic, bootstrap_servers=node.bootstrap_servers, group_id=group, **FAST)
         starting = asyncio.ensure_future(consumer.start())

@@ -40,7 +40,7 @@ async def one_record(broker: BuswayProcess, topic: str) -> None:
 async def test_a_reader_that_computes_for_longer_than_the_session_stays_a_member(
     broker: BuswayProcess, topic: str, group: str
 ) -> None:
-    """Nobody else is given its record, and its commit counts."""
+    """No other member is given its record, and its commit counts."""
     await one_record(broker, topic)
     async with Consumer(topic, bootstrap_servers=broker.bootstrap_servers, group_id=group, **OPTIONS) as consumer:
         record = await consumer.getone()

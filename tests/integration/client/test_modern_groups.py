@@ -24,8 +24,8 @@ SESSION_S = 3.0
 Partitions = tuple[TopicPartition, ...]
 
 
-class Told(RebalanceListener):
-    """What it was told, in order."""
+class Listener(RebalanceListener):
+    """Its notifications, in order."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, int]] = []
@@ -89,8 +89,8 @@ async def share(*members: Consumer, each: list[int]) -> None:
 async def test_who_comes_takes_nothing_that_stays(balancing: Cluster, topic: str, group: str) -> None:
     """Two of four partitions move, and back when the newcomer leaves; offsets go along."""
     await topic_of(balancing, topic, 4, records=10)
-    told = Told()
-    async with Consumer(topic, listener=told, **options(balancing, group)) as first:
+    listener = Listener()
+    async with Consumer(topic, listener=listener, **options(balancing, group)) as first:
         await share(first, each=[4])
         first_generation = first.group_metadata().generation
         async with Consumer(topic, **options(balancing, group)) as second:
@@ -99,12 +99,12 @@ async def test_who_comes_takes_nothing_that_stays(balancing: Cluster, topic: str
             await first.commit(dict.fromkeys(first.assignment(), 7))
             await second.commit(dict.fromkeys(second.assignment(), 7))
         await share(first, each=[4])
-        assert told.events == [("assigned", 4), ("revoked", 2), ("assigned", 2)]
+        assert listener.events == [("assigned", 4), ("revoked", 2), ("assigned", 2)]
         for number in range(4):
-            found = await first.committed(TopicPartition(topic, number))
-            assert found is not None
-            assert found.offset in {7, 10}
-    assert told.events[-1] == ("revoked", 4)
+            committed_offset = await first.committed(TopicPartition(topic, number))
+            assert committed_offset is not None
+            assert committed_offset.offset in {7, 10}
+    assert listener.events[-1] == ("revoked", 4)
 
 
 async def test_it_is_the_protocol_by_default(balancing: Cluster, topic: str, group: str) -> None:
@@ -138,14 +138,14 @@ async def test_a_reader_that_never_comes_back_leaves_its_group(
 ) -> None:
     """Within max_poll_interval_ms others have its partitions; when it asks again, it is in again."""
     await topic_of(balancing, topic, 2, records=1)
-    told = Told()
-    async with Consumer(topic, listener=told, **options(balancing, group, max_poll_interval_ms=500)) as gone:
+    listener = Listener()
+    async with Consumer(topic, listener=listener, **options(balancing, group, max_poll_interval_ms=500)) as gone:
         await share(gone, each=[2])
         async with Consumer(topic, **options(balancing, group)) as other:
             await share(other, each=[2])
             assert "max_poll_interval_ms=500" in caplog.text
             await share(gone, other, each=[1, 1])
-    assert ("lost", 2) in told.events
+    assert ("lost", 2) in listener.events
 
 
 async def test_who_is_thrown_out_loses_its_partitions_and_joins_again(
@@ -153,15 +153,15 @@ async def test_who_is_thrown_out_loses_its_partitions_and_joins_again(
 ) -> None:
     """Under the id that it keeps (KIP-1082); what it commits from then on counts again."""
     await topic_of(balancing, topic, 2, records=1)
-    told = Told()
-    async with Consumer(topic, listener=told, **options(balancing, group, enable_auto_commit=False)) as consumer:
+    listener = Listener()
+    async with Consumer(topic, listener=listener, **options(balancing, group, enable_auto_commit=False)) as consumer:
         await share(consumer, each=[2])
         member_id = consumer.member_id()
         cluster = ClusterClient(balancing.bootstrap_servers, client_id="other")
         await leave(Coordinator(cluster, group), Identity(group=group, member_id=member_id, instance_id=None))
         await cluster.close()
         async with asyncio.timeout(WAIT_S):
-            while told.events != [("assigned", 2), ("lost", 2), ("assigned", 2)]:
+            while listener.events != [("assigned", 2), ("lost", 2), ("assigned", 2)]:
                 await consumer.getmany(timeout_ms=20)
         assert consumer.member_id() == member_id
         consumer.seek_to_beginning()  # what it was handed before is no longer its own to commit
@@ -170,19 +170,19 @@ async def test_who_is_thrown_out_loses_its_partitions_and_joins_again(
 
 
 async def test_a_static_member_comes_back_to_its_partitions(balancing: Cluster, topic: str, group: str) -> None:
-    """It leaves for a while: nobody else is given them, and the others notice nothing."""
+    """It leaves for a while: no other member is given them, and the others notice nothing."""
     await topic_of(balancing, topic, 2)
-    told = Told()
-    async with Consumer(topic, listener=told, **options(balancing, group)) as other:
+    listener = Listener()
+    async with Consumer(topic, listener=listener, **options(balancing, group)) as other:
         static = options(balancing, group, group_instance_id="one")
         async with Consumer(topic, **static) as first:
             await share(other, first, each=[1, 1])
             had = first.assignment()
-            before = list(told.events)
+            before = list(listener.events)
         async with Consumer(topic, **static) as again:
             await share(other, again, each=[1, 1])
             assert again.assignment() == had
-        assert told.events == before
+        assert listener.events == before
 
 
 async def test_a_static_member_that_was_killed_is_let_in_when_its_session_has_ended(
@@ -231,11 +231,11 @@ async def test_a_heartbeat_that_is_lost_is_no_rebalance(
 ) -> None:
     """Wherever it was lost: in a join, in a step that was acknowledged, in between."""
     await topic_of(balancing, topic, 4, records=1)
-    told = Told()
-    mine = {**options(balancing, group), "bootstrap_servers": proxy.address, "listener": told}
+    listener = Listener()
+    consumer_options = {**options(balancing, group), "bootstrap_servers": proxy.address, "listener": listener}
     for _ in range(2):
         proxy.strike(Fate.CUT, ApiKey.CONSUMER_GROUP_HEARTBEAT, answers=answers, times=1)
-    async with Consumer(topic, **mine) as first:
+    async with Consumer(topic, **consumer_options) as first:
         await share(first, each=[4])
         proxy.strike(Fate.CUT, ApiKey.CONSUMER_GROUP_HEARTBEAT, answers=answers, times=1)
         async with Consumer(topic, **options(balancing, group)) as second:
@@ -244,7 +244,7 @@ async def test_a_heartbeat_that_is_lost_is_no_rebalance(
             await strike.happened.wait()
             await first.commit(dict.fromkeys(first.assignment(), 1))
             await share(first, second, each=[2, 2])
-    assert told.events == [("assigned", 4), ("revoked", 2), ("revoked", 2)]
+    assert listener.events == [("assigned", 4), ("revoked", 2), ("revoked", 2)]
 
 
 async def test_commits_go_on_while_epochs_change(balancing: Cluster, topic: str, group: str) -> None:
@@ -277,9 +277,9 @@ async def test_offsets_are_sent_to_a_transaction_in_the_members_epoch(
         async with producer.transaction():
             await producer.send_offsets_to_transaction({TopicPartition(topic, 0): 1}, before)
         async with asyncio.timeout(WAIT_S):  # until its marker is there
-            while (found := await consumer.committed(TopicPartition(topic, 0))) is None:
+            while (committed_offset := await consumer.committed(TopicPartition(topic, 0))) is None:
                 await consumer.getmany(timeout_ms=10)
-        assert found.offset == 1
+        assert committed_offset.offset == 1
         async with Consumer(topic, **options(balancing, group)) as other:
             await share(consumer, other, each=[1, 1])
             assert consumer.group_metadata().generation > before.generation
@@ -338,19 +338,19 @@ async def test_apps_share_as_they_do_in_a_classic_group(balancing: Cluster, topi
         things = made.topic(topic, value=int, format="json", partitions=4)
 
         @made.subscribe(things)
-        async def handle(thing: int) -> None:
-            seen.add(thing)
+        async def handle(value: int) -> None:
+            seen.add(value)
 
         return made
 
-    one, other = app(), app()
-    async with one, Producer(balancing.bootstrap_servers) as producer, asyncio.timeout(WAIT_S):
+    first, other = app(), app()
+    async with first, Producer(balancing.bootstrap_servers) as producer, asyncio.timeout(WAIT_S):
         for number in range(200):
             await producer.send(topic, b"%d" % number, partition=number % 4)
         async with other:
-            assert one.worker is not None
+            assert first.worker is not None
             assert other.worker is not None
-            while {len(member.worker.consumer.assignment()) for member in (one, other) if member.worker} != {2}:
+            while {len(member.worker.consumer.assignment()) for member in (first, other) if member.worker} != {2}:
                 await asyncio.sleep(0.02)
             for number in range(200, 400):
                 await producer.send(topic, b"%d" % number, partition=number % 4)
@@ -359,4 +359,6 @@ async def test_apps_share_as_they_do_in_a_classic_group(balancing: Cluster, topi
     async with Admin(balancing.bootstrap_servers) as admin:
         committed = await admin.list_group_offsets(group)
         assert (await admin.describe_group(group)).kind == "consumer"
-    assert {partition.partition: found.offset for partition, found in committed.items()} == dict.fromkeys(range(4), 100)
+    assert {
+        partition.partition: committed_offset.offset for partition, committed_offset in committed.items()
+    } == dict.fromkeys(range(4), 100)

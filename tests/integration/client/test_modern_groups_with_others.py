@@ -1,4 +1,4 @@
-"""One group of members that nobody here wrote and of ours, balanced by the coordinator: one owner for each partition, every record read."""
+"""One group of foreign members and of ours, balanced by the coordinator: one owner for each partition, every record read."""
 
 import asyncio
 import json
@@ -46,7 +46,7 @@ class Ledger:
             self.has.setdefault(member, set()).difference_update(partitions)
 
     def reads(self, partition: int, first: int, last: int) -> None:
-        """Somebody has read these records."""
+        """Note that a member has read these records."""
         with self._lock:
             self.read.update((partition, offset) for offset in range(first, last + 1))
 
@@ -63,8 +63,8 @@ class Ledger:
                 await asyncio.sleep(0.02)
 
 
-class Told(RebalanceListener):
-    """Writes down what our member is told."""
+class Listener(RebalanceListener):
+    """Records the notifications of our member."""
 
     def __init__(self, ledger: Ledger, name: str) -> None:
         self._ledger = ledger
@@ -99,7 +99,7 @@ async def ours(cluster: Cluster, topic: str, group: str, ledger: Ledger, **more:
         group_id=group,
         auto_offset_reset="earliest",
         auto_commit_interval_ms=100,
-        listener=Told(ledger, name),
+        listener=Listener(ledger, name),
         **{"group_protocol": "consumer", **more},
     ) as consumer:
         reading = asyncio.create_task(read(consumer))
@@ -116,10 +116,10 @@ async def librdkafka(cluster: Cluster, topic: str, group: str, ledger: Ledger) -
     ended = threading.Event()
 
     def came(_: Any, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        ledger.came("librdkafka", [one.partition for one in partitions])
+        ledger.came("librdkafka", [partition.partition for partition in partitions])
 
     def went(_: Any, partitions: list[confluent_kafka.TopicPartition]) -> None:
-        ledger.went("librdkafka", [one.partition for one in partitions])
+        ledger.went("librdkafka", [partition.partition for partition in partitions])
 
     def live() -> None:
         consumer = confluent_kafka.Consumer(
@@ -161,14 +161,14 @@ async def javas(cluster: Cluster, topic: str, group: str, ledger: Ledger, protoc
         assert process.stdout is not None
         async for line in process.stdout:
             event = json.loads(line)
-            numbers = [one["partition"] for one in event.get("partitions", [])]
+            numbers = [partition["partition"] for partition in event.get("partitions", [])]
             if event["name"] == "partitions_assigned":
                 ledger.came("java", numbers)
             elif event["name"] == "partitions_revoked":
                 ledger.went("java", numbers)
             elif event["name"] == "records_consumed":
-                for one in event["partitions"]:
-                    ledger.reads(one["partition"], one["minOffset"], one["maxOffset"])
+                for partition in event["partitions"]:
+                    ledger.reads(partition["partition"], partition["minOffset"], partition["maxOffset"])
 
     following = asyncio.create_task(follow())
     try:

@@ -1,4 +1,4 @@
-"""The producer behind a network that fails: what is written is written once and in order, and nobody fails for another's sake."""
+"""The producer behind a network that fails: what is written is written once and in order, and no record fails for another's sake."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ async def values(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
 async def test_a_record_after_an_outage_is_written_though_those_before_it_expired(
     cluster: Cluster, proxy: Proxy, topic: str
 ) -> None:
-    """Nobody could be reached for longer than the delivery timeout; the expired record had a sequence number, the next one is innocent."""
+    """No broker could be reached for longer than the delivery timeout; the expired record had a sequence number, the next one is innocent."""
     async with Producer(proxy.address, delivery_timeout_ms=300) as producer:
         await producer.send_and_wait(topic, b"before", partition=0)
         await proxy.refuse()
@@ -61,7 +61,7 @@ async def test_a_lost_answer_doubles_nothing(cluster: Cluster, proxy: Proxy, top
         sent = [await producer.send(topic, b"%d" % number, partition=0) for number in range(5)]
         placed = await asyncio.gather(*sent)
         assert lost.count == 3
-    assert [one.offset for one in placed] == list(range(5))
+    assert [metadata.offset for metadata in placed] == list(range(5))
     assert await values(cluster.bootstrap_servers, topic, 5) == [b"%d" % number for number in range(5)]
 
 
@@ -77,10 +77,10 @@ async def test_what_follows_a_batch_that_is_given_up_is_not_taken_for_it(
             await producer.send_and_wait(topic, b"given up", partition=0)
         assert fault.count == 1
         proxy.cut()
-        found = [await producer.send_and_wait(topic, value, partition=0) for value in (b"next", b"last")]
+        sent = [await producer.send_and_wait(topic, value, partition=0) for value in (b"next", b"last")]
     expected = [b"first", b"given up", b"next", b"last"] if written else [b"first", b"next", b"last"]
     assert await values(cluster.bootstrap_servers, topic, len(expected)) == expected
-    assert [one.offset for one in found] == [len(expected) - 2, len(expected) - 1]
+    assert [metadata.offset for metadata in sent] == [len(expected) - 2, len(expected) - 1]
 
 
 async def test_a_broker_that_has_lost_its_memory_gets_the_batch_anew(node: LocalCluster, topic: str) -> None:
@@ -98,7 +98,7 @@ async def test_a_broker_that_has_lost_its_memory_gets_the_batch_anew(node: Local
         await node.start()
         sent = [await producer.send(topic, b"%099d" % number, partition=0) for number in range(5)]
         placed = await asyncio.gather(*sent)
-    assert [one.offset for one in placed] == [1, 2, 3, 4, 5]
+    assert [metadata.offset for metadata in placed] == [1, 2, 3, 4, 5]
     assert await values(node.bootstrap_servers, topic, 6) == [b"kept", *(b"%099d" % number for number in range(5))]
 
 
@@ -160,15 +160,15 @@ async def test_a_silent_broker_holds_its_own_partitions_alone(node: LocalCluster
 
         def two_brokers(answer: MetadataResponse) -> None:
             answer.brokers = [
-                MetadataResponseBroker(node_id=number, host="127.0.0.1", port=one.port)
-                for number, one in ((1, proxy), (2, silent))
+                MetadataResponseBroker(node_id=number, host="127.0.0.1", port=proxied.port)
+                for number, proxied in ((1, proxy), (2, silent))
             ]
             for topic in answer.topics:
                 for number, partition in enumerate(topic.partitions):
                     partition.leader_id = leaders[number]
 
-        for one in (proxy, silent):
-            one.edits[ApiKey.METADATA] = two_brokers
+        for proxied in (proxy, silent):
+            proxied.edits[ApiKey.METADATA] = two_brokers
         waits = {"request_timeout_ms": patient_ms(30_000), "delivery_timeout_ms": patient_ms(120_000)}
         async with Producer(silent.address, linger_ms=0, **waits) as producer, asyncio.timeout(patient(10)):
             await producer.send_and_wait(topic, b"v", partition=0)
@@ -177,7 +177,7 @@ async def test_a_silent_broker_holds_its_own_partitions_alone(node: LocalCluster
             await deaf.happened.wait()
             for _ in range(3):
                 await producer.send_and_wait(topic, b"v", partition=0)
-            if leader == 2:  # what any broker can answer is asked where nobody waits
+            if leader == 2:  # what any broker can answer is asked where no request waits
                 assert await producer.partitions_for(f"{topic}-new") == 1
             assert not held.done()
             leaders[1] = 1
@@ -236,8 +236,12 @@ async def test_an_outage_can_be_followed_in_the_log(
                     await late
                 await proxy.accept()
                 await producer.send_and_wait(topic, b"next", partition=0)
-    found = {(record.name, record.levelname) for record in caplog.records}
-    assert {("busway.producer", "WARNING"), ("busway.cluster", "WARNING"), ("busway.producer", "INFO")} <= found
+    records_logged = {(record.name, record.levelname) for record in caplog.records}
+    assert {
+        ("busway.producer", "WARNING"),
+        ("busway.cluster", "WARNING"),
+        ("busway.producer", "INFO"),
+    } <= records_logged
     for text in (
         f"busway: cannot connect to {proxy.address}",
         f"1 records failed: {topic}-0: not acknowledged within 300 ms, whether it was written is not known",

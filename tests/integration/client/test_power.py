@@ -1,4 +1,4 @@
-"""A broker that loses its power says nothing: who waits for its answer finds out without being told."""
+"""A broker that loses its power says nothing: who waits for its answer finds out without a notification."""
 
 import asyncio
 
@@ -47,7 +47,7 @@ async def read(member: busway.Consumer, shared: "asyncio.Future[None]") -> None:
 
 @pytest.mark.parametrize("away_s", [1.0, 35.0])
 def test_a_member_that_waits_for_a_rebalance_joins_again_when_its_broker_has_power_again(away_s: float) -> None:
-    """It does not wait for the answer to a request that nobody has: that would be as long as a rebalance may take, five minutes."""
+    """It does not wait for the answer to a request that no member has: that would be as long as a rebalance may take, five minutes."""
 
     async def workload(world: World) -> None:
         node = world.node("broker")

@@ -39,7 +39,7 @@ async def test_records_arrive_in_order_in_every_codec(cluster: Cluster, codec: s
     async with Producer(cluster.bootstrap_servers, compression_type=codec) as producer:
         sent = [await producer.send(topic, b"%d" % number, b"k") for number in range(1_000)]
         placed = await asyncio.gather(*sent)
-    assert [found.offset for found in placed] == list(range(1_000))
+    assert [metadata.offset for metadata in placed] == list(range(1_000))
     records = await read_all(cluster.bootstrap_servers, topic, 1_000)
     assert [value for _, _, value in records] == [b"%d" % number for number in range(1_000)]
 
@@ -52,25 +52,25 @@ async def test_many_at_once_keep_their_order(cluster: Cluster, topic: str, buffe
     async with Producer(cluster.bootstrap_servers, batch_size=4_096, buffer_memory=buffer_memory) as producer:
         futures = await producer.send_many(topic, records, partition=0)
         placed = await asyncio.gather(*futures)
-    firsts = [found.offset for found in placed]
+    firsts = [metadata.offset for metadata in placed]
     assert firsts[0] == 0
     assert firsts == sorted(set(firsts))
     assert len(firsts) == 1_000 if buffer_memory == 1 else 2 < len(firsts) < 50
     async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
-        found = [await consumer.getone() for _ in records]
-    assert [(record.key, record.value, record.headers) for record in found] == records
+        received = [await consumer.getone() for _ in records]
+    assert [(record.key, record.value, record.headers) for record in received] == records
 
 
 async def test_many_need_not_linger(cluster: Cluster, topic: str) -> None:
-    """Those that somebody waits for are sent at once, with what waits in their batch."""
+    """Those that a caller waits for are sent at once, with what waits in their batch."""
     async with Producer(cluster.bootstrap_servers, linger_ms=600_000) as producer, asyncio.timeout(patient(30)):
         (waiting,) = await producer.send_many(topic, [(b"a", b"1", ())], partition=0)
         (hurried,) = await producer.send_many(topic, [(b"b", b"2", ())], partition=0, linger=False)
-        assert [(await one).offset for one in (waiting, hurried)] == [0, 1]
+        assert [(await future).offset for future in (waiting, hurried)] == [0, 1]
 
 
 async def test_one_future_stands_for_those_that_need_none(cluster: Cluster, topic: str) -> None:
-    """It is told where the first of them in the batch was put, and others of the batch have their own."""
+    """It learns where the first of them in the batch was put, and others of the batch have their own."""
     async with Producer(cluster.bootstrap_servers, linger_ms=600_000) as producer:
         own = await producer.send(topic, b"own", b"k")
         among = [await producer.send_among(topic, b"%d" % number, b"k", timestamp_ms=5 + number) for number in range(3)]
@@ -126,7 +126,7 @@ async def test_a_restart_of_the_broker_loses_and_doubles_nothing(node: LocalClus
                 await node.stop()
                 await node.start()
         placed = await asyncio.gather(*sent)
-    assert [found.offset for found in placed] == list(range(3_000))
+    assert [metadata.offset for metadata in placed] == list(range(3_000))
     records = await read_all(node.bootstrap_servers, topic, 3_000)
     assert [value for _, _, value in records] == [b"%d" % number for number in range(3_000)]
 
@@ -194,8 +194,8 @@ async def test_batches_become_as_small_as_the_topic_wants_them(cluster: Cluster,
     async with Producer(cluster.bootstrap_servers, linger_ms=50, compression_type=codec) as producer:
         sent = [await producer.send(topic, value, b"k") for value in numbered]
         await producer.flush()
-        placed = [one.result() for one in sent]
-    assert [one.offset for one in placed] == list(range(200))
+        placed = [future.result() for future in sent]
+    assert [metadata.offset for metadata in placed] == list(range(200))
     records = await read_all(cluster.bootstrap_servers, topic, 200)
     assert [value for _, _, value in records] == numbered
 
@@ -227,8 +227,11 @@ async def test_one_record_that_is_too_large_fails_alone(cluster: Cluster, topic:
     async with Producer(cluster.bootstrap_servers, linger_ms=50) as producer:
         sizes = [10, 20, 6_000, 30, 7_000, 40]
         sent = [await producer.send(topic, bytes(size), b"k") for size in sizes]
-        found = await asyncio.gather(*sent, return_exceptions=True)
-    assert [one.offset for one in found if not isinstance(one, BaseException)] == [0, 1, 2, 3]
-    problems = [str(one) for one in found if isinstance(one, BrokerError)]
+        results = await asyncio.gather(*sent, return_exceptions=True)
+    assert [result.offset for result in results if not isinstance(result, BaseException)] == [0, 1, 2, 3]
+    problems = [str(result) for result in results if isinstance(result, BrokerError)]
     assert len(problems) == 2
-    assert all(f"{topic}-0" in one and "max.message.bytes" in one and "MESSAGE_TOO_LARGE" in one for one in problems)
+    assert all(
+        f"{topic}-0" in problem and "max.message.bytes" in problem and "MESSAGE_TOO_LARGE" in problem
+        for problem in problems
+    )

@@ -44,15 +44,15 @@ async def test_a_block_left_with_an_error_commits_only_what_was_handled(
     with pytest.raises(RuntimeError, match="broken"):  # noqa: PT012 - the block that is left is what is tested
         async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, group_id=group, **FAST) as consumer:
             for _ in range(2):
-                found = await consumer.getmany(timeout_ms=patient_ms(10_000), max_records=10)
-            assert len(found) == 1
+                polled = await consumer.getmany(timeout_ms=patient_ms(10_000), max_records=10)
+            assert len(polled) == 1
             raise RuntimeError("broken")
     async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, group_id=group, **FAST) as consumer:
         assert (await consumer.getone()).offset == 10
 
 
 async def test_a_reader_of_one_partition_is_not_held_up_by_another(cluster: Cluster, topic: str) -> None:
-    """Records that wait in a partition nobody asks for neither stop the loop nor come out."""
+    """Records that wait in a partition that is not asked for neither stop the loop nor come out."""
     await fill(cluster, topic, 20, partitions=2)
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
@@ -85,12 +85,12 @@ async def test_damage_in_a_partition_loses_nothing_of_the_others(cluster: Cluste
     good, bad = TopicPartition(topic, 0), TopicPartition(topic, 1)
     async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest") as consumer:
         async with asyncio.timeout(patient(20)):
-            while len([one for one in consumer._fetcher.assigned.values() if one.buffered]) < 2:
+            while len([assigned for assigned in consumer._fetcher.assigned.values() if assigned.buffered]) < 2:
                 await asyncio.sleep(0.01)
-            found = consumer._fetcher.assigned[bad]
-            batch = bytearray(found.chunks.popleft())
+            assigned = consumer._fetcher.assigned[bad]
+            batch = bytearray(assigned.chunks.popleft())
             batch[-1] ^= 1
-            found.chunks.appendleft(memoryview(bytes(batch)))
+            assigned.chunks.appendleft(memoryview(bytes(batch)))
             values = [record.value for record in (await consumer.getmany(good, timeout_ms=100))[good]]
             assert values == [b"%d" % number for number in range(0, 20, 2)]
             with pytest.raises(DamagedData, match=f"{topic}-1 at offset 0.*seek to 10"):
@@ -181,7 +181,7 @@ async def test_a_listener_that_fails_is_told_to_the_reader(cluster: Cluster, top
 
 
 async def test_new_partitions_are_found(cluster: Cluster, topic: str, group: str) -> None:
-    """Without an error to hint at them: metadata is asked for anew when it is old, and the group shares again."""
+    """Without an error to hint at them: metadata is asked for again when it is old, and the group shares again."""
     await fill(cluster, topic, 1)
     options = {**FAST, "metadata_max_age_ms": 100}
     async with Consumer(topic, bootstrap_servers=cluster.bootstrap_servers, group_id=group, **options) as consumer:
@@ -221,6 +221,6 @@ async def test_a_commit_of_an_earlier_generation_is_not_sent_in_the_name_of_a_la
         member.membership.generation -= 1
         coordinator._commit_once = real  # type: ignore[method-assign]
         await consumer.commit({partition: 7})
-        found = await consumer.committed(partition)
-        assert found is not None
-        assert found.offset == 7
+        committed_offset = await consumer.committed(partition)
+        assert committed_offset is not None
+        assert committed_offset.offset == 7

@@ -1,4 +1,4 @@
-"""Positions that nobody committed: what a reset finds is committed, a topic that was created again is begun, readers create none."""
+"""Positions that were not committed: what a reset finds is committed, a topic that was created again is begun, readers create none."""
 
 import asyncio
 from collections.abc import Mapping
@@ -108,7 +108,7 @@ async def test_a_commit_does_not_go_back_to_where_the_reset_began(
 async def test_a_topic_that_was_created_again_is_read_from_its_beginning(
     node: LocalCluster, how: str, old: int, new: int, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whether the new log is longer than what was read of the old one, or shorter; nobody but the test creates it."""
+    """Whether the new log is longer than what was read of the old one, or shorter; only the test creates it."""
     options: dict[str, Any] = {"bootstrap_servers": node.bootstrap_servers, "auto_offset_reset": "earliest"}
     if how != "assign":
         options |= {"group_id": group, "group_protocol": how, **(FAST if how == "classic" else {})}
@@ -172,7 +172,7 @@ async def test_partitions_that_are_no_longer_assigned_are_committed_once(
     options |= {"auto_commit_interval_ms": 60_000, "auto_offset_reset": "earliest", "max_poll_records": 1}
     async with Consumer(**options) as consumer, Consumer(**options) as other, asyncio.timeout(patient(60)):
         await consumer.assign([first, second])
-        assert {(await consumer.getone(one)).partition for one in (first, second)} == {0, 1}
+        assert {(await consumer.getone(member)).partition for member in (first, second)} == {0, 1}
         await consumer.assign([second])
         assert await consumer.committed_of([first, second]) == {first: OffsetAndMetadata(1, "", 0)}
         await other.assign([first])
@@ -180,7 +180,7 @@ async def test_partitions_that_are_no_longer_assigned_are_committed_once(
         await other.commit()
         await consumer.stop()
         committed = await other.committed_of([first, second])
-    assert {one: at.offset for one, at in committed.items()} == {first: 2, second: 1}
+    assert {partition: at.offset for partition, at in committed.items()} == {first: 2, second: 1}
 
 
 async def test_a_commit_that_fails_keeps_the_offsets_of_what_is_still_assigned(

@@ -1,4 +1,4 @@
-"""Static members (KIP-345) that are killed and come back to their place without a rebalance: nothing stays nobody's for good."""
+"""Static members (KIP-345) that are killed and come back to their place without a rebalance: no partition stays without an owner for good."""
 
 import asyncio
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ class Group:
         self.reads: dict[str, frozenset[TopicPartition]] = {}
         self.processes: dict[str, SimProcess] = {}
         self.dies_giving_up: set[str] = set()
-        """These are killed when they are told to give partitions up, before they have."""
+        """These are killed when they have to give partitions up, before they do."""
 
     def start(self, name: str, topic: str) -> None:
         """A member whose instance id is its name."""
@@ -96,7 +96,7 @@ async def begin(world: World, **topics: int) -> tuple[Admin, Group]:
 
 
 def test_what_a_leader_was_giving_up_when_it_was_killed_is_shared_when_it_is_back() -> None:
-    """It is not told again to give up what is not in its share any more, and its group does not rebalance for it."""
+    """It does not have to give up again what is not in its share any more, and its group does not rebalance for it."""
 
     async def workload(world: World) -> None:
         admin, group = await begin(world, t=4)
@@ -133,7 +133,7 @@ def test_what_another_member_was_giving_up_when_it_was_killed_is_shared_by_the_l
 
 
 def test_partitions_that_came_while_a_leader_was_away_are_shared_when_it_is_back() -> None:
-    """It keeps its assignment as it was (KIP-814), without those that nobody knew of then."""
+    """It keeps its assignment as it was (KIP-814), without those that were unknown then."""
 
     async def workload(world: World) -> None:
         admin, group = await begin(world, t=1)

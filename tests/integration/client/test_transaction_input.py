@@ -84,9 +84,9 @@ async def test_who_was_put_out_undoes_nothing(
                 await slow.commit({three: record.offset + 1})
         with pytest.raises(CommitFailed, match=f"given up.*{three.topic}-0 were not committed"):
             await slow.commit({three: record.offset + 1})
-        found = await slow.committed(three)
-        assert found is not None
-        assert found.offset == 3
+        committed_offset = await slow.committed(three)
+        assert committed_offset is not None
+        assert committed_offset.offset == 3
     assert await committed(transactional.bootstrap_servers, f"{three.topic}-out") == []
 
 
@@ -115,11 +115,11 @@ async def test_an_abort_goes_back_and_a_commit_goes_on(
             await consumer.subscribe([three.topic])
 
         async def passed_on() -> list[int]:
-            while not (found := await consumer.getmany(timeout_ms=1_000)):
+            while not (polled := await consumer.getmany(timeout_ms=1_000)):
                 pass
-            for record in found[three]:
+            for record in polled[three]:
                 await sending.send(out, record.value)
-            return [record.offset for record in found[three]]
+            return [record.offset for record in polled[three]]
 
         async def failing(problem: BaseException) -> None:
             async with sending.transaction(consumer):

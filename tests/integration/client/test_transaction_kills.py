@@ -36,13 +36,13 @@ async def passed_on(cluster: Cluster, group: str) -> int:
     """How many records the group has committed."""
     async with Admin(cluster.bootstrap_servers) as admin:
         try:
-            return sum(found.offset for found in (await admin.list_group_offsets(group)).values())
+            return sum(committed_offset.offset for committed_offset in (await admin.list_group_offsets(group)).values())
         except Exception:
             return 0
 
 
 class Source:
-    """What there is to be passed on: numbers from 0 on, in turn for each partition."""
+    """What there is to pass on: numbers from 0 on, in turn for each partition."""
 
     def __init__(self, producer: Producer, topic: str) -> None:
         self._producer = producer
@@ -131,7 +131,7 @@ async def under_fates(
                     raise AssertionError(f"the last instance ended: {(await running.communicate())[1].decode()}")
                 await asyncio.sleep(0.2)
     finally:
-        for one in processes:
-            if one.returncode is None:
-                one.kill()
-                await one.communicate()
+        for process in processes:
+            if process.returncode is None:
+                process.kill()
+                await process.communicate()

@@ -26,8 +26,8 @@ async def offset_of(cluster: Cluster, group: str, partition: TopicPartition) -> 
     async with Consumer(
         bootstrap_servers=cluster.bootstrap_servers, group_id=group, isolation_level="read_committed"
     ) as consumer:
-        found = await consumer.committed(partition)
-        return None if found is None else found.offset
+        committed_offset = await consumer.committed(partition)
+        return None if committed_offset is None else committed_offset.offset
 
 
 @pytest.mark.parametrize("answers", [False, True], ids=["request", "answer"])
@@ -118,7 +118,7 @@ async def test_a_commit_that_is_cancelled_twice_is_finished_behind(transactional
 async def test_a_commit_without_an_answer_is_in_doubt_until_it_is_asked_again(
     transactional: Cluster, topic: str
 ) -> None:
-    """It was written, and nobody could say so; an abort is refused, the same commit brings certainty."""
+    """It was written, and no answer said so; an abort is refused, the same commit brings certainty."""
     async with (
         Proxy(transactional.bootstrap_servers) as proxy,
         producer(proxy, topic, delivery_timeout_ms=500, request_timeout_ms=400) as sending,
@@ -168,7 +168,7 @@ async def test_an_abort_without_an_answer_is_done_before_the_next_transaction(
 async def test_a_record_that_is_given_up_takes_its_transaction_with_it(
     transactional: Cluster, topic: str, answers: bool
 ) -> None:
-    """Whether or not it was written; the next transaction numbers its records anew, and none of them passes for a repetition."""
+    """Whether or not it was written; the next transaction numbers its records from the start, and none of them passes for a repetition."""
     async with (
         Proxy(transactional.bootstrap_servers) as proxy,
         producer(proxy, topic, delivery_timeout_ms=500) as sending,
@@ -214,7 +214,7 @@ async def test_a_transaction_whose_only_record_never_came_can_be_aborted(transac
 async def test_offsets_whose_sending_was_cancelled_cannot_be_committed(
     transactional: Cluster, topic: str, group: str
 ) -> None:
-    """Nobody knows whether they are part of the transaction."""
+    """It is unknown whether they are part of the transaction."""
     async with Proxy(transactional.bootstrap_servers) as proxy, producer(proxy, topic) as sending:
         await sending.begin_transaction()
         await sending.send_and_wait(topic, b"v", partition=0)

@@ -44,7 +44,7 @@ async def read(cluster: Cluster, topic: str, isolation: str, partitions: int = 1
         await consumer.assign(where)
         ends = await consumer.end_offsets(where)
         async with asyncio.timeout(patient(30)):
-            while any([await consumer.position(one) < ends[one] for one in where]):
+            while any([await consumer.position(partition) < ends[partition] for partition in where]):
                 for records in (await consumer.getmany(timeout_ms=100)).values():
                     values += [record.value for record in records]
     return values
@@ -91,12 +91,12 @@ async def test_records_need_not_be_awaited(transactional: Cluster, topic: str) -
     async with Producer(transactional.bootstrap_servers, transactional_id=topic, linger_ms=600_000) as sending:
         async with asyncio.timeout(patient(30)), sending.transaction():
             sent = [await sending.send(topic, b"%d" % number, partition=0) for number in range(100)]
-        assert all(one.done() for one in sent)
+        assert all(future.done() for future in sent)
     assert await committed(transactional.bootstrap_servers, topic) == [b"%d" % number for number in range(100)]
 
 
 async def test_nothing_is_sent_outside_of_a_transaction(transactional: Cluster, topic: str) -> None:
-    """Neither before, nor behind, nor by who began to send within; each is told what to do."""
+    """Neither before, nor behind, nor by who began to send within; each error says what to do."""
     async with producer(transactional, topic) as sending:
         for call in (sending.commit_transaction, sending.abort_transaction):
             with pytest.raises(InvalidTransactionState, match=r"no transaction is open|in transactions only"):
@@ -162,7 +162,7 @@ async def test_a_producer_that_stops_aborts_what_is_open(transactional: Cluster,
 
 
 async def test_what_is_not_written_fails_the_commit(transactional: Cluster, topic: str) -> None:
-    """Though nobody looked at the record; the whole transaction is aborted, and the next one is none the worse."""
+    """Though no caller looked at the record; the whole transaction is aborted, and the next one is none the worse."""
     async with Admin(transactional.bootstrap_servers) as admin:
         await admin.create_topics([NewTopic(topic, 1, configs={"max.message.bytes": "1000"})])
     async with producer(transactional, topic) as sending:
@@ -192,7 +192,7 @@ async def test_what_is_not_written_fails_the_commit(transactional: Cluster, topi
 
 @pytest.mark.parametrize("last", ["send", "commit", "abort", "stop"])
 async def test_a_zombie_is_fenced(transactional: Cluster, topic: str, last: str) -> None:
-    """Who takes the id over aborts what was open; the one before is told so, whatever it does next, and can do nothing more."""
+    """Who takes the id over aborts what was open; the one before gets the error, whatever it does next, and can do nothing more."""
     async with producer(transactional, topic) as zombie:
         await zombie.begin_transaction()
         await zombie.send_and_wait(topic, b"zombie", partition=0)
@@ -259,7 +259,7 @@ async def test_a_timeout_above_the_brokers_is_refused_by_name(transactional: Clu
 
 
 async def test_offsets_are_committed_with_the_transaction(transactional: Cluster, topic: str, group: str) -> None:
-    """Read, sent on and committed as one; an abort leaves the group where it was, and whoever reads next begins there."""
+    """Read, sent on and committed as one; an abort leaves the group where it was, and the next reader begins there."""
     address, target = transactional.bootstrap_servers, f"{topic}-out"
     async with Producer(address) as plain:
         for number in range(6):
@@ -272,9 +272,9 @@ async def test_offsets_are_committed_with_the_transaction(transactional: Cluster
                 topic, bootstrap_servers=address, isolation_level="read_committed", max_poll_records=2, **options
             ) as consumer:
                 async with asyncio.timeout(patient(30)):
-                    while not (found := await consumer.getmany(timeout_ms=1_000)):
+                    while not (polled := await consumer.getmany(timeout_ms=1_000)):
                         pass
-                records = found[where]
+                records = polled[where]
                 try:
                     async with sending.transaction():
                         for record in records:
@@ -305,10 +305,10 @@ async def test_a_member_that_was_replaced_commits_nothing(transactional: Cluster
         producer(transactional, topic) as sending,
     ):
         record = await consumer.getone()
-        mine = consumer.group_metadata()
+        metadata = consumer.group_metadata()
         for theirs in (
-            GroupMetadata(group_id=group, generation=mine.generation + 1, member_id=mine.member_id),
-            GroupMetadata(group_id=group, generation=mine.generation, member_id="somebody"),
+            GroupMetadata(group_id=group, generation=metadata.generation + 1, member_id=metadata.member_id),
+            GroupMetadata(group_id=group, generation=metadata.generation, member_id="somebody"),
         ):
             await sending.begin_transaction()
             await sending.send_and_wait(f"{topic}-out", b"stale", partition=0)
@@ -317,7 +317,7 @@ async def test_a_member_that_was_replaced_commits_nothing(transactional: Cluster
             await sending.abort_transaction()
         async with sending.transaction():
             await sending.send(f"{topic}-out", b"fresh", partition=0)
-            await sending.send_offsets_to_transaction({TopicPartition(topic, 0): record.offset + 1}, mine)
+            await sending.send_offsets_to_transaction({TopicPartition(topic, 0): record.offset + 1}, metadata)
     assert await committed(address, f"{topic}-out") == [b"fresh"]
 
 

@@ -30,18 +30,18 @@ async def test_a_source_goes_on_when_the_broker_is_back(tmp_path: Path) -> None:
             await rest.wait_for("count", None)
             last = await _last(rest)
             await rest.http.aclose()
-        found = Counter(
+        counts = Counter(
             json.loads(record.value or b"")["payload"]["n"]
             for record in await records_of(cluster.bootstrap_servers, "numbers")
         )
-    assert found == Counter({number: 2 if number % 3 == 0 else 1 for number in range(last + 1)})
+    assert counts == Counter({number: 2 if number % 3 == 0 else 1 for number in range(last + 1)})
 
 
 async def _last(rest: Rest) -> int:
     """The number whose offset is stored; -1 before the first."""
-    status, found = await rest.call("GET", "/connectors/count/offsets")
-    assert status == 200, found
-    return int(found["offsets"][0]["offset"]["n"]) if found["offsets"] else -1
+    status, response = await rest.call("GET", "/connectors/count/offsets")
+    assert status == 200, response
+    return int(response["offsets"][0]["offset"]["n"]) if response["offsets"] else -1
 
 
 async def _past(rest: Rest, number: int) -> bool:

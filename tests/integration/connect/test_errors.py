@@ -29,9 +29,9 @@ async def test_a_bad_record_stops_the_task_until_it_is_restarted(rest: Rest, bus
     await send(bus, "in", b'{"n":1}', b"{bad", b'{"n":2}')
     await rest.create("strict", connector_class="CollectingSink", topics="in", **PLAIN)
     await rest.wait_for("strict", "FAILED")
-    _, found = await rest.call("GET", "/connectors/strict/status")
-    assert found["connector"]["state"] == "RUNNING"
-    assert "Tolerance exceeded in error handler: the record is not JSON" in found["tasks"][0]["trace"]
+    _, response = await rest.call("GET", "/connectors/strict/status")
+    assert response["connector"]["state"] == "RUNNING"
+    assert "Tolerance exceeded in error handler: the record is not JSON" in response["tasks"][0]["trace"]
     assert {"n": 2} not in CollectingSink.collected.get("strict", [])
     assert (await rest.call("POST", "/connectors/strict/restart?includeTasks=true&onlyFailed=true"))[0] == 202
     await rest.call("PATCH", "/connectors/strict/config", {"errors.tolerance": "all"})
@@ -89,16 +89,16 @@ async def test_a_sources_bad_record_goes_there_as_json(rest: Rest, bus: str) -> 
         errors_deadletterqueue_topic_name="dead",
     )
     await until(lambda: _stored(rest, "unfit", 4))
-    found = [json.loads(record.value or b"")["payload"]["n"] for record in await records_of(bus, "numbers")]
-    assert sorted(found) == [0, 0, 1, 3, 3, 4]
+    numbers = [json.loads(record.value or b"")["payload"]["n"] for record in await records_of(bus, "numbers")]
+    assert sorted(numbers) == [0, 0, 1, 3, 3, 4]
     (dead,) = await records_of(bus, "dead")
     assert dead.value is not None
     assert b"no number" in dead.value
 
 
 async def _stored(rest: Rest, name: str, number: int) -> bool:
-    _, found = await rest.call("GET", f"/connectors/{name}/offsets")
-    return bool(found["offsets"]) and found["offsets"][0]["offset"]["n"] == number
+    _, response = await rest.call("GET", f"/connectors/{name}/offsets")
+    return bool(response["offsets"]) and response["offsets"][0]["offset"]["n"] == number
 
 
 @pytest.mark.slow
@@ -108,8 +108,8 @@ async def test_a_record_that_the_broker_refuses_is_not_lost_behind_those_that_it
         await admin.create_topics([NewTopic("even"), NewTopic("odd", configs={"cleanup.policy": "compact"})])
     await rest.create("refused", connector_class="CountingSource", count="1000", topics="even,odd", keyless_at="5")
     await rest.wait_for("refused", "FAILED")
-    _, found = await rest.call("GET", "/connectors/refused/offsets")
-    assert not found["offsets"] or found["offsets"][0]["offset"]["n"] < 5
+    _, response = await rest.call("GET", "/connectors/refused/offsets")
+    assert not response["offsets"] or response["offsets"][0]["offset"]["n"] < 5
     async with Admin(bus) as admin:
         await admin.alter_configs("odd", {"cleanup.policy": "delete"})
     assert (await rest.call("POST", "/connectors/refused/restart?includeTasks=true"))[0] == 202
@@ -125,11 +125,11 @@ async def test_a_source_that_cannot_reach_the_outside_starts_again_by_itself(res
     CountingSource.committed_offsets.pop("away", None)
     await rest.create("away", connector_class="CountingSource", count="200", topics="numbers", fails_at="120")
     await until(lambda: _stored(rest, "away", 199))
-    found = [json.loads(record.value or b"")["payload"]["n"] for record in await records_of(bus, "numbers")]
-    assert len(found) == sum(2 if number % 3 == 0 else 1 for number in range(200))
-    told = CountingSource.committed_offsets["away"]
-    assert told == sorted(told)
-    assert told[-1] == 199
+    numbers = [json.loads(record.value or b"")["payload"]["n"] for record in await records_of(bus, "numbers")]
+    assert len(numbers) == sum(2 if number % 3 == 0 else 1 for number in range(200))
+    committed = CountingSource.committed_offsets["away"]
+    assert committed == sorted(committed)
+    assert committed[-1] == 199
     assert (
         'busway_connect_task_restarts_total{connector="away",type="source"} 1.0'
         in (await rest.http.get("/metrics")).text
@@ -155,8 +155,8 @@ async def test_any_other_failure_waits_for_a_person(rest: Rest, bus: str) -> Non
     """FAILED with what the connector raised; what was read before is stored."""
     await rest.create("broken", connector_class="CountingSource", count="10", topics="numbers", breaks_at="5")
     await rest.wait_for("broken", "FAILED")
-    _, found = await rest.call("GET", "/connectors/broken/tasks/0/status")
-    assert "breaks.at: this number cannot be" in found["trace"]
+    _, response = await rest.call("GET", "/connectors/broken/tasks/0/status")
+    assert "breaks.at: this number cannot be" in response["trace"]
     assert await _stored(rest, "broken", 4)
     await rest.call("PATCH", "/connectors/broken/config", {"breaks.at": None})
     await until(lambda: _stored(rest, "broken", 9))
@@ -177,8 +177,8 @@ async def test_a_record_that_is_too_large_leaves_no_hole(rest: Rest, bus: str, t
             value_converter="StringConverter",
         )
         await rest.wait_for("large", "FAILED")
-        _, found = await rest.call("GET", "/connectors/large/tasks/0/status")
-        assert "larger than max.message.bytes of lines, 2000; raise it" in found["trace"]
+        _, response = await rest.call("GET", "/connectors/large/tasks/0/status")
+        assert "larger than max.message.bytes of lines, 2000; raise it" in response["trace"]
         await admin.alter_configs("lines", {"max.message.bytes": "10000"})
     assert (await rest.call("POST", "/connectors/large/tasks/0/restart"))[0] == 204
     await until(lambda: _lines(bus, 3))
@@ -245,8 +245,8 @@ async def test_a_row_larger_than_a_producers_usual_limit_goes_with_an_override(
     }
     await rest.create("large", **settings)
     await rest.wait_for("large", "FAILED")
-    _, found = await rest.call("GET", "/connectors/large/tasks/0/status")
-    assert "larger than producer.override.max.request.size, 1048576; raise it" in found["trace"]
+    _, response = await rest.call("GET", "/connectors/large/tasks/0/status")
+    assert "larger than producer.override.max.request.size, 1048576; raise it" in response["trace"]
     assert (await rest.call("PATCH", "/connectors/large/config", {"producer.override.max.request.size": "4000000"}))[
         0
     ] == 200
@@ -261,9 +261,9 @@ async def test_overrides_that_cannot_be_are_named(rest: Rest) -> None:
         ("consumer.override.max.poll.records", "0"),
     ]:
         config = {"connector.class": "CollectingSink", "topics": "in", name: value}
-        status, found = await rest.call("PUT", "/connectors/x/config", config)
+        status, response = await rest.call("PUT", "/connectors/x/config", config)
         assert status == 400
-        assert f"Invalid value {value} for configuration {name}" in found["message"]
+        assert f"Invalid value {value} for configuration {name}" in response["message"]
 
 
 @pytest.mark.slow
@@ -289,7 +289,7 @@ async def test_a_registry_that_is_away_is_no_fault_of_a_record(rest: Rest, bus: 
         await rest.wait_for("to", "RESTARTING")
         await registry.start()
         await until(lambda: _collected("to", {"n": 4}))
-    assert [one["n"] for one in CollectingSink.collected["to"]] == [0, 0, 1, 2, 3, 3, 4]
+    assert [value["n"] for value in CollectingSink.collected["to"]] == [0, 0, 1, 2, 3, 3, 4]
     assert await records_of(bus, "dead") == []
 
 
@@ -301,7 +301,7 @@ async def test_a_sink_that_begins_at_the_end_commits_where_that_was(rest: Rest, 
 
     async def committed() -> bool:
         _, answer = await rest.call("GET", "/connectors/late/offsets")
-        return [one["offset"] for one in answer["offsets"]] == [{"kafka_offset": 1}]
+        return [entry["offset"] for entry in answer["offsets"]] == [{"kafka_offset": 1}]
 
     await until(committed)
     await rest.call("PUT", "/connectors/late/stop")

@@ -19,7 +19,7 @@ COUNT = 10_000
 
 
 def expected(count: int) -> Counter[int]:
-    """How often each number is to be there."""
+    """How often each number should be there."""
     return Counter({number: 2 if number % 3 == 0 else 1 for number in range(count)})
 
 
@@ -31,7 +31,7 @@ async def make_topics(bootstrap: str) -> None:
 
 async def numbers(bootstrap: str) -> list[int]:
     """All numbers in the topics, partition by partition in order."""
-    found = []
+    numbers_read = []
     for topic in TOPICS:
         last: dict[int, int] = {}
         for record in await records_of(bootstrap, topic):
@@ -39,8 +39,8 @@ async def numbers(bootstrap: str) -> list[int]:
             number = json.loads(record.value)["payload"]["n"]
             assert last.get(record.partition, -1) <= number, f"{topic}-{record.partition} is out of order at {number}"
             last[record.partition] = number
-            found.append(number)
-    return found
+            numbers_read.append(number)
+    return numbers_read
 
 
 CONFIG = {
@@ -69,8 +69,8 @@ async def test_killed_again_and_again_under_load_nothing_is_lost_or_doubled(bus:
 
 
 async def _finished(rest: Rest, count: int) -> bool:
-    _, found = await rest.call("GET", "/connectors/count/offsets")
-    return bool(found.get("offsets")) and found["offsets"][0]["offset"]["n"] == count - 1
+    _, response = await rest.call("GET", "/connectors/count/offsets")
+    return bool(response.get("offsets")) and response["offsets"][0]["offset"]["n"] == count - 1
 
 
 @pytest.mark.slow
@@ -84,9 +84,9 @@ async def test_records_produced_but_not_stored_are_found_in_the_topics(bus: str)
             return len(await numbers(bus)) >= expected(500).total()
 
         await until(produced)
-        _, found = await rest.call("GET", "/connectors/count/offsets")
+        _, response = await rest.call("GET", "/connectors/count/offsets")
         await worker.kill()
-    assert found == {"offsets": []}
+    assert response == {"offsets": []}
     async with WorkerProcess(bus) as worker, worker.rest() as rest:
         await until(lambda: _finished(rest, 500))
         text = (await rest.http.get("/metrics")).text
@@ -112,10 +112,10 @@ async def test_offsets_taken_back_on_purpose_write_again(rest: Rest, bus: str) -
     await until(lambda: _finished(rest, 100))
     await rest.call("PUT", "/connectors/count/stop")
     await rest.wait_for("count", None)
-    found: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     for topic in TOPICS:
-        found.update(json.loads(record.value or b"")["payload"]["n"] for record in await records_of(bus, topic))
-    assert found == expected(100) + Counter({number: times for number, times in expected(100).items() if number >= 50})
+        counts.update(json.loads(record.value or b"")["payload"]["n"] for record in await records_of(bus, topic))
+    assert counts == expected(100) + Counter({number: times for number, times in expected(100).items() if number >= 50})
 
 
 async def test_each_record_carries_where_it_came_from(rest: Rest, bus: str) -> None:

@@ -30,9 +30,9 @@ def test_a_match_without_end_is_given_up_once() -> None:
 async def test_too_many_settings_are_refused(rest: Rest) -> None:
     """With their number."""
     many = {**SINK, **{f"note.{number}": "x" for number in range(2000)}}
-    status, found = await rest.call("PUT", "/connectors/x/config", many)
-    assert (status, found["error_code"]) == (413, 413)
-    assert "2002 settings, 1000 are the most" in found["message"]
+    status, response = await rest.call("PUT", "/connectors/x/config", many)
+    assert (status, response["error_code"]) == (413, 413)
+    assert "2002 settings, 1000 are the most" in response["message"]
 
 
 def test_what_is_looked_for_in_a_value_is_found_in_time_in_proportion() -> None:
@@ -54,9 +54,9 @@ async def test_numbers_and_expressions_that_cannot_be_are_wrong_settings(rest: R
     """A number of many digits, and an expression without a dead letter topic to try it on."""
     for name, text in (("tasks.max", "9" * 5000), ("topics.regex", "(")):
         config = {"connector.class": "CollectingSink", "topics.regex": "t", name: text}
-        status, found = await rest.call("PUT", "/connectors/x/config", config)
-        assert status == 400, found
-        assert f"for configuration {name}" in found["message"]
+        status, response = await rest.call("PUT", "/connectors/x/config", config)
+        assert status == 400, response
+        assert f"for configuration {name}" in response["message"]
 
 
 async def test_a_worker_takes_so_many_connectors_and_so_many_settings(
@@ -75,8 +75,8 @@ async def test_a_worker_takes_so_many_connectors_and_so_many_settings(
         ("c", {}, 409, "There are 2 connectors"),
     ):
         method, body = ("PATCH", changes) if name == "a" else ("PUT", {**small, **changes})
-        answered, found = await rest.call(method, f"/connectors/{name}/config", body)
-        assert (answered, text in found.get("message", "")) == (status, True), found
+        answered, response = await rest.call(method, f"/connectors/{name}/config", body)
+        assert (answered, text in response.get("message", "")) == (status, True), response
 
 
 async def test_offsets_that_a_person_adds_are_counted(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,8 +90,8 @@ async def test_offsets_that_a_person_adds_are_counted(rest: Rest, monkeypatch: p
 
     async def patch(*numbers: int) -> tuple[int, str]:
         offsets = [{"partition": {"number": number}, "offset": {"at": 1}} for number in numbers]
-        status, found = await rest.call("PATCH", "/connectors/a/offsets", {"offsets": offsets})
-        return status, found["message"]
+        status, response = await rest.call("PATCH", "/connectors/a/offsets", {"offsets": offsets})
+        return status, response["message"]
 
     assert await patch(1, 2, 3, 4) == (413, "The request changes 4 offsets, 3 are the most")
     assert (await patch(1, 2, 3))[0] == 200
@@ -113,6 +113,6 @@ async def test_an_expression_without_end_fails_its_connector_alone(rest: Rest) -
     assert (await rest.call("PUT", "/connectors/route/config", config))[0] == 201
     await rest.wait_for("route", "FAILED")
     body = {"connector.class": "CollectingSink", "topics.regex": ENDLESS, "errors.deadletterqueue.topic.name": NAME}
-    status, found = await rest.call("PUT", "/connectors/find/config", body)
+    status, response = await rest.call("PUT", "/connectors/find/config", body)
     assert status == 400
-    assert "configuration topics.regex: the expression '(a|aa)+' takes longer than" in found["message"]
+    assert "configuration topics.regex: the expression '(a|aa)+' takes longer than" in response["message"]

@@ -1,4 +1,4 @@
-"""One connector, whatever it is told and whatever it does, ends neither its worker nor another connector."""
+"""One connector, whatever its settings and whatever it does, ends neither its worker nor another connector."""
 
 import pytest
 from tests.support.connect_worker import Rest, until, worker_config
@@ -16,14 +16,14 @@ ENVIRONMENT = {
 
 async def at(rest: Rest, name: str, number: int) -> bool:
     """Whether a counting source has stored this number."""
-    _, found = await rest.call("GET", f"/connectors/{name}/offsets")
-    return bool(found["offsets"]) and found["offsets"][0]["offset"]["n"] == number
+    _, response = await rest.call("GET", f"/connectors/{name}/offsets")
+    return bool(response["offsets"]) and response["offsets"][0]["offset"]["n"] == number
 
 
 async def failed(rest: Rest, name: str) -> bool:
     """Whether the connector or its task has failed."""
-    _, found = await rest.call("GET", f"/connectors/{name}/status")
-    return "FAILED" in {found["connector"]["state"], *(one["state"] for one in found["tasks"])}
+    _, response = await rest.call("GET", f"/connectors/{name}/status")
+    return "FAILED" in {response["connector"]["state"], *(task["state"] for task in response["tasks"])}
 
 
 @pytest.mark.slow
@@ -58,8 +58,8 @@ async def test_a_reference_that_has_no_value_any_more_fails_its_connector_alone(
         rest = Rest(server.url)
         await until(lambda: at(rest, "good", 2))
         await until(lambda: failed(rest, "gone"))
-        _, found = await rest.call("GET", "/connectors/gone/status")
-        assert "errors.retry.delay.max.ms: the environment has no BUSWAY_DELAY" in found["connector"]["trace"]
+        _, response = await rest.call("GET", "/connectors/gone/status")
+        assert "errors.retry.delay.max.ms: the environment has no BUSWAY_DELAY" in response["connector"]["trace"]
         assert (await rest.call("DELETE", "/connectors/gone"))[0] == 204
         await rest.http.aclose()
 
@@ -83,7 +83,7 @@ async def test_whatever_a_connector_does_is_its_own_failure(rest: Rest, where: s
 
 
 async def test_a_connector_that_cannot_let_go_is_deleted_all_the_same(rest: Rest) -> None:
-    """What its end does is told in the log."""
+    """What its end does is in the log."""
     for how in ("exit", "cancel", "unsayable"):
         await rest.create(how, connector_class="MisbehavingSource", how=how, at="stop")
         await rest.wait_for(how, "RUNNING")

@@ -74,9 +74,9 @@ async def test_a_change_of_settings_cannot_rename(rest: Rest) -> None:
     """The name in the settings is the one in the path, by PATCH as by PUT."""
     await rest.create("x", **{name.replace(".", "_"): text for name, text in GOOD.items()})
     for method in ("PUT", "PATCH"):
-        status, found = await rest.call(method, "/connectors/x/config", {**GOOD, "name": "y"})
+        status, response = await rest.call(method, "/connectors/x/config", {**GOOD, "name": "y"})
         assert status == 400
-        assert "Connector name configuration (y) doesn't match connector name in the URL (x)" in found["message"]
+        assert "Connector name configuration (y) doesn't match connector name in the URL (x)" in response["message"]
     assert (await rest.call("GET", "/connectors/x/config"))[1]["name"] == "x"
 
 
@@ -87,8 +87,8 @@ async def test_topics_of_a_connector_are_not_anothers_of_a_like_name(rest: Rest)
     await rest.create("b", **{**settings, "topics": "others"})
     for name, topic in (("a:connector-b", "numbers"), ("b", "others")):
         async with asyncio.timeout(patient(20)):
-            while (found := (await rest.call("GET", f"/connectors/{name}/topics"))[1]) != {name: {"topics": [topic]}}:
-                assert found[name]["topics"] in ([], [topic])
+            while (topics := (await rest.call("GET", f"/connectors/{name}/topics"))[1]) != {name: {"topics": [topic]}}:
+                assert topics[name]["topics"] in ([], [topic])
                 await asyncio.sleep(0.02)
 
 
@@ -117,13 +117,13 @@ async def test_each_wrong_setting_is_named(rest: Rest) -> None:
         ("errors.retry.timeout", "-2"): "errors.retry.timeout: Value must be at least -1",
     }
     for (name, value), says in cases.items():
-        status, found = await rest.call("PUT", "/connectors/x/config", {**GOOD, name: value})
+        status, response = await rest.call("PUT", "/connectors/x/config", {**GOOD, name: value})
         assert status == 400
-        assert says in found["message"]
+        assert says in response["message"]
     avro = {"connector.class": "CollectingSink", "topics": "in", "value.converter": "AvroConverter"}
-    status, found = await rest.call("PUT", "/connectors/y/config", avro)
+    status, response = await rest.call("PUT", "/connectors/y/config", avro)
     assert status == 400
-    assert 'Missing required configuration "value.converter.schema.registry.url"' in found["message"]
+    assert 'Missing required configuration "value.converter.schema.registry.url"' in response["message"]
 
 
 async def test_a_password_in_the_query_of_an_address_is_hidden(rest: Rest) -> None:
@@ -157,8 +157,8 @@ async def test_settings_too_large_to_keep_are_the_clients_fault(rest: Rest) -> N
     """Grown by PATCH beyond what a record of the storage topic holds: 413, and the connector is as it was."""
     await rest.create("x", **{name.replace(".", "_"): text for name, text in GOOD.items()})
     assert (await rest.call("PATCH", "/connectors/x/config", {"note.a": "x" * 600_000}))[0] == 200
-    status, found = await rest.call("PATCH", "/connectors/x/config", {"note.b": "x" * 600_000})
-    assert (status, found["error_code"]) == (413, 413)
+    status, response = await rest.call("PATCH", "/connectors/x/config", {"note.b": "x" * 600_000})
+    assert (status, response["error_code"]) == (413, 413)
     assert "note.b" not in (await rest.call("GET", "/connectors/x/config"))[1]
 
 
@@ -180,9 +180,9 @@ async def test_an_offset_that_can_be_none_is_refused(rest: Rest) -> None:
         body = {"name": f"c{number}", "config": config, "initial_state": "STOPPED"}
         assert (await rest.call("POST", "/connectors", body))[0] == 201
         change = {"offsets": [{"partition": partition, "offset": offset}]}
-        status, found = await rest.call("PATCH", f"/connectors/c{number}/offsets", change)
+        status, response = await rest.call("PATCH", f"/connectors/c{number}/offsets", change)
         assert status == 400
-        assert says in found["message"]
+        assert says in response["message"]
         assert (await rest.call("GET", f"/connectors/c{number}/offsets"))[1] == {"offsets": []}
 
 
@@ -200,11 +200,11 @@ async def test_a_setting_that_would_keep_something_back_is_refused_by_its_name(r
         ("POST", "/connectors", {"name": "x", "config": wrong}),
         ("PUT", "/connectors/x/config", wrong),
     ):
-        status, found = await rest.call(method, path, body)
+        status, response = await rest.call(method, path, body)
         assert status == 400
-        assert f"configuration {name}: it is not served" in found["message"]
+        assert f"configuration {name}: it is not served" in response["message"]
     _, verdict = await rest.call("PUT", "/connector-plugins/PostgresConnector/config/validate", {"name": "x", **wrong})
-    assert [one["value"]["name"] for one in verdict["configs"] if one["value"]["errors"]] == [name]
+    assert [config["value"]["name"] for config in verdict["configs"] if config["value"]["errors"]] == [name]
     assert (await rest.call("GET", "/connectors"))[1] == []
 
 
@@ -225,12 +225,12 @@ async def test_a_stored_connector_with_such_a_setting_fails_by_name(bus: str) ->
         await rest.wait_for("good", "RUNNING")
 
         async def failed() -> bool:
-            _, found = await rest.call("GET", "/connectors/old/status")
-            return found["connector"]["state"] == "FAILED" and not found["tasks"]
+            _, response = await rest.call("GET", "/connectors/old/status")
+            return response["connector"]["state"] == "FAILED" and not response["tasks"]
 
         await until(failed)
-        _, found = await rest.call("GET", "/connectors/old/status")
-        assert "configuration snapshot.select.statement.overrides: it is not served" in found["connector"]["trace"]
+        _, response = await rest.call("GET", "/connectors/old/status")
+        assert "configuration snapshot.select.statement.overrides: it is not served" in response["connector"]["trace"]
         assert (await rest.call("DELETE", "/connectors/old"))[0] == 204
         assert (await rest.call("GET", "/connectors"))[1] == ["good"]
         await rest.http.aclose()

@@ -125,8 +125,8 @@ async def test_what_python_has_no_value_for_arrives_too(postgres: Postgres) -> N
     columns = ", ".join(f"c{number}::text" for number in range(len(BEYOND)))
     with psycopg.connect(postgres.dsn, autocommit=True) as connection:
         connection.execute("SET timezone = 'UTC'")
-        found = connection.execute(f"SELECT {columns}, prices, shares FROM beyond").fetchone()  # type: ignore[call-overload]
-    assert found == (*(wanted for *_, wanted in BEYOND), '["12.34", null]', '[0.5, "NaN"]')
+        row = connection.execute(f"SELECT {columns}, prices, shares FROM beyond").fetchone()  # type: ignore[call-overload]
+    assert row == (*(wanted for *_, wanted in BEYOND), '["12.34", null]', '[0.5, "NaN"]')
 
 
 def value_record(value: Any, offset: int = 0) -> SinkRecord:
@@ -218,7 +218,7 @@ async def test_any_name_of_a_field_is_a_column(postgres: Postgres) -> None:
     await sink.stop()
     with psycopg.connect(postgres.dsn) as connection:
         cursor = connection.execute("SELECT * FROM odd")
-        assert [one.name for one in cursor.description or ()] == [*value, *more]
+        assert [column.name for column in cursor.description or ()] == [*value, *more]
         assert cursor.fetchall() == [(1, 1, 2, 3, 4, 5, 6, 7)]
 
 
@@ -253,7 +253,7 @@ async def test_what_is_no_records_fault_makes_no_dead_letter(postgres: Postgres)
 
 @pytest.mark.parametrize("bad", ["\ud800", "a\0b", 2**70, 1.5, {"a": "\ud800"}])
 async def test_a_value_that_the_driver_cannot_take_is_a_bad_record(postgres: Postgres, bad: Any) -> None:
-    """Half a character, NUL, a number beyond the column or one that it would round: told as this record's fault, and those before are written."""
+    """Half a character, NUL, a number beyond the column or one that it would round: reported as this record's fault, and those before are written."""
     rows(postgres, "DROP TABLE IF EXISTS picky; CREATE TABLE picky (id int PRIMARY KEY, t text, n bigint)")
     sink = await started(postgres, "picky")
     column = "n" if isinstance(bad, int | float) else "t"
@@ -289,7 +289,7 @@ async def test_columns_of_a_table_that_somebody_made_keep_their_meaning(postgres
             [[1, 2], [3, 4]],
         ),
     }
-    schema = Schema(type="struct", fields=tuple(Field(name=name, schema=one) for name, (one, _) in kinds.items()))
+    schema = Schema(type="struct", fields=tuple(Field(name=name, schema=schema) for name, (schema, _) in kinds.items()))
     record = SinkRecord(
         topic="t", partition=0, offset=0, timestamp_ms=0, key=None, key_schema=None, value_schema=schema,
         value={name: value for name, (_, value) in kinds.items()},
@@ -377,5 +377,5 @@ async def _restarting(rest: Rest) -> bool:
 
 
 async def _committed(rest: Rest, count: int) -> bool:
-    _, found = await rest.call("GET", "/connectors/counts/offsets")
-    return sum(one["offset"]["kafka_offset"] for one in found["offsets"]) == count
+    _, response = await rest.call("GET", "/connectors/counts/offsets")
+    return sum(entry["offset"]["kafka_offset"] for entry in response["offsets"]) == count

@@ -44,10 +44,10 @@ async def test_a_copy_of_a_table_follows_it(bus: str) -> None:
             async with ConnectServer(worker_config(bus)) as server:
                 rest = Rest(server.url)
                 for name, config in (("cdc", source), ("copy", sink)):
-                    status, found = await rest.call(
+                    status, response = await rest.call(
                         "POST", "/connectors", {"name": name, "config": {**config, **converters}}
                     )
-                    assert status == 201, found
+                    assert status == 201, response
                 await until(lambda: _same(postgres))
                 await rest.http.aclose()
             _run(postgres, "UPDATE accounts SET amount = amount + 1 WHERE id % 2 = 0")

@@ -58,7 +58,7 @@ async def _reads(name: str, more: int) -> None:
 
 
 class HeldProducer(Producer):
-    """Sends as ever, and tells nobody of an acknowledgement before the gate is open."""
+    """Sends as ever, and reports no acknowledgement before the gate is open."""
 
     gate: ClassVar[asyncio.Event]
 
@@ -74,7 +74,7 @@ class HeldProducer(Producer):
 async def test_nothing_is_confirmed_before_its_produce_is_acknowledged(
     rest: Rest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While acknowledgements are held back the source is not told that it may forget, and no offset is stored."""
+    """While acknowledgements are held back the source gets no commit, and no offset is stored."""
     name = "unacknowledged"
     CountingSource.committed_offsets.pop(name, None)
     HeldProducer.gate = asyncio.Event()
@@ -93,7 +93,7 @@ async def _confirmed(name: str, number: int) -> bool:
 
 
 async def test_nothing_is_confirmed_before_its_offset_is_stored(rest: Rest, bus: str) -> None:
-    """The offsets' topic takes nothing: the task fails, and the source was never told that it may forget."""
+    """The offsets' topic takes nothing: the task fails, and the source never got a commit."""
     name = "unstored"
     CountingSource.committed_offsets.pop(name, None)
     async with Admin(bus) as admin:

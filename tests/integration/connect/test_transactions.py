@@ -39,21 +39,21 @@ async def worker(bus: str, support: str = "enabled") -> AsyncIterator[Rest]:
 
 async def counted(bus: str, *topics: str, isolation_level: str = "read_committed") -> Counter[int]:
     """How often each number is in the topics, for who reads committed records; each partition is in order."""
-    found: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     for topic in topics or TOPICS:
         last: dict[int, int] = {}
         for record in await records_of(bus, topic, isolation_level):
             number = json.loads(record.value or b"")["payload"]["n"]
             assert last.get(record.partition, -1) <= number, f"{topic}-{record.partition} is out of order at {number}"
             last[record.partition] = number
-            found[number] += 1
-    return found
+            counts[number] += 1
+    return counts
 
 
 async def offset(rest: Rest) -> int:
     """How far it is; -1 before the first offset."""
-    status, found = await rest.call("GET", "/connectors/count/offsets")
-    return int(found["offsets"][0]["offset"]["n"]) if status == 200 and found["offsets"] else -1
+    status, response = await rest.call("GET", "/connectors/count/offsets")
+    return int(response["offsets"][0]["offset"]["n"]) if status == 200 and response["offsets"] else -1
 
 
 async def reaches(rest: Rest, number: int) -> None:
@@ -146,8 +146,8 @@ async def test_the_broker_is_killed_and_each_line_of_a_file_is_there_once(tmp_pa
             async for record in reader:
                 if record.value == lines[-1].encode():
                     break
-        found = [(one.value or b"").decode() for one in await records_of(bus, "lines", "read_committed")]
-        assert found == lines
+        values = [(record.value or b"").decode() for record in await records_of(bus, "lines", "read_committed")]
+        assert values == lines
     finally:
         await asyncio.to_thread(broker.stop, signal.SIGKILL)
 
@@ -163,7 +163,7 @@ async def more_lines(bus: str, than: int) -> bool:
 
 
 async def test_a_source_sets_the_boundaries_itself(bus: str) -> None:
-    """Behind every tenth number; what it takes back nobody reads, and it does not come again. What follows the last is not committed."""
+    """Behind every tenth number; what it takes back is not read, and it does not come again. What follows the last is not committed."""
     async with worker(bus) as rest:
         more = {"transaction_boundary": "CONNECTOR", "commits_each": "10", "aborts_at": "64"}
         await rest.create("count", count="95", **more, **CREATION)
@@ -227,10 +227,10 @@ async def test_offsets_of_a_stopped_source_are_set_in_a_transaction(bus: str) ->
         assert (await rest.call("DELETE", "/connectors/count/offsets"))[0] == 200
         await rest.call("PUT", "/connectors/count/resume")
         await reaches(rest, 29)
-    found = Counter(
+    counts = Counter(
         json.loads(record.value or b"")["payload"]["n"] for record in await records_of(bus, "numbers", "read_committed")
     )
-    assert found == expected(30) + expected(30) + Counter(
+    assert counts == expected(30) + expected(30) + Counter(
         {number: times for number, times in expected(30).items() if number > 9}
     )
 
@@ -248,23 +248,23 @@ async def test_a_source_may_not_write_to_its_own_offsets(bus: str) -> None:
 async def test_a_worker_says_whether_it_is_enabled(bus: str) -> None:
     """A connector that requires it is refused by a worker that is preparing, and its sources write as ever."""
     async with worker(bus, "preparing") as rest:
-        status, found = await rest.call(
+        status, response = await rest.call(
             "PUT", "/connectors/x/config", {"connector.class": "CountingSource", "count": "0", "topics": "numbers", "exactly.once.support": "required"}
         )  # fmt: skip
         assert status == 400
-        assert "This worker does not have exactly-once source support enabled." in found["message"]
+        assert "This worker does not have exactly-once source support enabled." in response["message"]
         await rest.create("count", count="9", **CREATION)
         await reaches(rest, 8)
         async with Admin(bus) as admin:
-            assert [one.transactional_id for one in await admin.list_transactions()] == [
+            assert [transaction.transactional_id for transaction in await admin.list_transactions()] == [
                 "connect-cluster-connect-cluster"
             ]
     async with worker(bus) as rest:
-        status, found = await rest.call(
+        status, response = await rest.call(
             "PUT", "/connectors/x/config", {"connector.class": "MisbehavingSource", "how": "exit", "at": "stop", "exactly.once.support": "required"}
         )  # fmt: skip
         assert status == 400
-        assert "The connector does not implement the API required for preflight validation" in found["message"]
+        assert "The connector does not implement the API required for preflight validation" in response["message"]
         assert await counted(bus, "numbers") == expected(9)
 
 

@@ -59,8 +59,8 @@ async def test_all_of_it_outlives_the_worker(bus: str, tmp_path: Path) -> None:
 
 
 async def _at(rest: Rest, position: int) -> bool:
-    _, found = await rest.call("GET", "/connectors/kept/offsets")
-    return bool(found["offsets"]) and found["offsets"][0]["offset"] == {"position": position}
+    _, response = await rest.call("GET", "/connectors/kept/offsets")
+    return bool(response["offsets"]) and response["offsets"][0]["offset"] == {"position": position}
 
 
 async def test_what_is_stored_has_kafka_connects_formats(rest: Rest, bus: str, tmp_path: Path) -> None:
@@ -137,20 +137,20 @@ async def test_transforms_and_avro_and_a_table(tmp_path: Path) -> None:
                 "transforms.route.regex": "shop\\.(.*)",
                 "transforms.route.replacement": "all_$1",
             }
-            status, found = await rest.call("POST", "/connectors", {"name": "sink", "config": config})
-            assert status == 201, found
+            status, response = await rest.call("POST", "/connectors", {"name": "sink", "config": config})
+            assert status == 201, response
             await until(lambda: _committed(rest, 3))
             await rest.http.aclose()
     engine = create_engine(database)
     with engine.connect() as connection:
-        rows = [dict(one) for one in connection.execute(text("SELECT * FROM all_orders ORDER BY id")).mappings()]
+        rows = [dict(row) for row in connection.execute(text("SELECT * FROM all_orders ORDER BY id")).mappings()]
     engine.dispose()
     assert rows == [{"id": 1, "total": 6.5, "note": "gift"}, {"id": 2, "total": 7.0, "note": None}]
 
 
 async def _committed(rest: Rest, count: int) -> bool:
-    _, found = await rest.call("GET", "/connectors/sink/offsets")
-    return sum(one["offset"]["kafka_offset"] for one in found["offsets"]) == count
+    _, response = await rest.call("GET", "/connectors/sink/offsets")
+    return sum(entry["offset"]["kafka_offset"] for entry in response["offsets"]) == count
 
 
 async def test_storage_topics_that_cannot_be_used_are_named(bus: str) -> None:
@@ -233,18 +233,18 @@ async def test_what_is_said_of_settings_holds_no_password(rest: Rest) -> None:
         "value.converter.basic.auth.user.info": "me:s3cret",
         "consumer.override.sasl.jaas.config": 'password="s3cret"',
     }
-    status, found = await rest.call("POST", "/connectors", {"name": "sink", "config": secrets})
+    status, response = await rest.call("POST", "/connectors", {"name": "sink", "config": secrets})
     assert status == 400
-    assert "connection.url=mysql://me:[hidden]@host/shop, connection.password=[hidden]" in found["message"]
-    assert "s3cret" not in found["message"]
+    assert "connection.url=mysql://me:[hidden]@host/shop, connection.password=[hidden]" in response["message"]
+    assert "s3cret" not in response["message"]
     config = {**secrets, "name": "sink", "connector.class": "JdbcSink", "topics": "t"}
-    status, found = await rest.call("POST", "/connectors", {"name": "sink", "config": config})
+    status, response = await rest.call("POST", "/connectors", {"name": "sink", "config": config})
     assert status == 400
-    assert "names mysql; served are" in found["message"]
-    assert "s3cret" not in found["message"]
-    status, found = await rest.call("PUT", "/connector-plugins/JdbcSink/config/validate", config)
+    assert "names mysql; served are" in response["message"]
+    assert "s3cret" not in response["message"]
+    status, response = await rest.call("PUT", "/connector-plugins/JdbcSink/config/validate", config)
     assert status == 200
-    assert "s3cret" not in json.dumps(found)
+    assert "s3cret" not in json.dumps(response)
 
 
 async def test_a_password_from_a_file_is_nowhere_else(bus: str, tmp_path: Path) -> None:
@@ -263,8 +263,8 @@ async def test_a_password_from_a_file_is_nowhere_else(bus: str, tmp_path: Path) 
         await until(lambda: _produced(bus, 7))
         assert (await rest.call("GET", "/connectors/x/config"))[1]["count"] == reference
         assert (await rest.call("GET", "/connectors/x/tasks"))[1][0]["config"]["count"] == reference
-        status, found = await rest.call("PATCH", "/connectors/x/config", {"count": reference.replace("far", "near")})
-        assert (status, "count: the file" in found["message"]) == (400, True)
+        status, response = await rest.call("PATCH", "/connectors/x/config", {"count": reference.replace("far", "near")})
+        assert (status, "count: the file" in response["message"]) == (400, True)
         await rest.http.aclose()
     stored = b"".join(record.value or b"" for record in await records_of(bus, "connect-configs"))
     assert reference.encode() in stored
@@ -275,12 +275,12 @@ async def _produced(bootstrap: str, count: int) -> bool:
 
 
 async def test_files_of_the_worker_are_nobodys_without_its_word(bus: str) -> None:
-    """Kafka's file connectors are there only if the worker's settings name them; who asks for one is told how."""
+    """Kafka's file connectors are there only if the worker's settings name them; who asks for one learns how."""
     config = dataclasses.replace(worker_config(bus), plugin_modules=())
     async with ConnectServer(config) as server:
         rest = Rest(server.url)
         body = {"name": "x", "config": {"connector.class": FILE, "file": "/etc/passwd", "topic": "t"}}
-        status, found = await rest.call("POST", "/connectors", body)
+        status, response = await rest.call("POST", "/connectors", body)
         assert status == 400
-        assert "plugin.modules=busway_connect.file_stream" in found["message"]
+        assert "plugin.modules=busway_connect.file_stream" in response["message"]
         await rest.http.aclose()

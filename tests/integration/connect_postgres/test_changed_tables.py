@@ -38,7 +38,7 @@ async def test_a_key_that_was_renamed_since_is_the_one_that_the_log_has(database
         "INSERT INTO t VALUES (4, 5, 0)",
     )
     async with RunningSource(settings(database), offset) as run:
-        keys = [(one.topic, one.key) for one in await run.read_count(7)]
+        keys = [(record.topic, record.key) for record in await run.read_count(7)]
     assert keys == [
         *[("p.public.t", {"a": 2, "b": 3})] * 3,
         *[("p.public.u", {"id": 7})] * 3,
@@ -62,8 +62,8 @@ async def test_an_enums_label_that_was_renamed_since_is_read(database: Postgres)
         execute(database, "ALTER TYPE mood ADD VALUE 'new'")
         execute(database, "INSERT INTO t VALUES (3, 'new'), (4, 'blue')")
         await run.read_count(3)
-    found = changes(run.records)
-    assert [one.value["after"]["mood"] for one in found] == ["sad", "new", "blue"]
+    records = changes(run.records)
+    assert [record.value["after"]["mood"] for record in records] == ["sad", "new", "blue"]
 
 
 async def test_an_identity_without_the_key_is_told_once(database: Postgres, caplog: pytest.LogCaptureFixture) -> None:
@@ -84,9 +84,11 @@ async def test_an_identity_without_the_key_is_told_once(database: Postgres, capl
             )
             execute(database, "INSERT INTO whole VALUES (1, 1)", "DELETE FROM whole")
             await run.read_count(9)
-    (told,) = [one.getMessage() for one in caplog.records if "replica identity" in one.getMessage()]
-    assert told.startswith("public.t: the replica identity leaves out id of the key")
-    assert "ALTER TABLE public.t REPLICA IDENTITY FULL" in told
+    (message,) = [
+        log_record.getMessage() for log_record in caplog.records if "replica identity" in log_record.getMessage()
+    ]
+    assert message.startswith("public.t: the replica identity leaves out id of the key")
+    assert "ALTER TABLE public.t REPLICA IDENTITY FULL" in message
 
 
 async def test_bounds_for_ordinary_statements_do_not_cut_a_snapshot_off(database: Postgres) -> None:
@@ -100,7 +102,7 @@ async def test_bounds_for_ordinary_statements_do_not_cut_a_snapshot_off(database
     )
     try:
         async with RunningSource(settings(database, snapshot_fetch_size="100", max_queue_size="100")) as run:
-            # The snapshot waits behind its first rows, for nobody reads.
+            # The snapshot waits behind its first rows, for no task reads.
             execute(database, "SET statement_timeout = 0; SELECT pg_sleep(0.6)")
             assert len(await run.read_count(6000)) == 6000
     finally:

@@ -19,11 +19,11 @@ async def test_a_key_that_is_left_out_is_in_no_position(database: Postgres) -> N
     )
     config = settings(database, column_exclude_list="public.people.email")
     async with RunningSource(config) as run:
-        found = await run.read_count(2)
-    assert [one.value["after"] for one in found] == [{"city": "Bonn"}, {"city": "Rome"}]
+        records = await run.read_count(2)
+    assert [record.value["after"] for record in records] == [{"city": "Bonn"}, {"city": "Rome"}]
     assert "x.org" not in str(run.records)
     source = PostgresConnector("x", config)
-    assert "x.org" not in str([source.position(one.offset) for one in changes(run.records)])
+    assert "x.org" not in str([source.position(record.offset) for record in changes(run.records)])
 
 
 async def test_masked_in_the_snapshot_and_in_the_stream(database: Postgres) -> None:
@@ -43,11 +43,11 @@ async def test_masked_in_the_snapshot_and_in_the_stream(database: Postgres) -> N
     async with RunningSource(config) as run:
         await run.read_count(1)
         execute(database, 'UPDATE "my-people" SET "e-mail" = \'ann@y.org\'', 'DELETE FROM "my-people"')
-        found = await run.read_count(4)
-    rows = [row for one in found if one.value for row in (one.value["before"], one.value["after"]) if row]
+        records = await run.read_count(4)
+    rows = [row for record in records if record.value for row in (record.value["before"], record.value["after"]) if row]
     assert rows == [{"id": 1, "e_mail": "***"}] * 4
     assert ".org" not in str(run.records)
-    assert {one.value_schema.name for one in found if one.value_schema} == {"p.public.my_people.Envelope"}
+    assert {record.value_schema.name for record in records if record.value_schema} == {"p.public.my_people.Envelope"}
 
 
 async def test_a_masked_key_ends_the_task_before_a_row_is_read(database: Postgres) -> None:

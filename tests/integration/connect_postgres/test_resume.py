@@ -30,46 +30,46 @@ class Topics:
 
     def take(self, run: RunningSource, records: list[SourceRecord]) -> None:
         """Keep what is new; store the offset of one of these records or of none."""
-        for one in records:
-            position = run.source.position(one.offset)
+        for record in records:
+            position = run.source.position(record.offset)
             assert position is not None
-            last = self._last.get(one.topic)
+            last = self._last.get(record.topic)
             if last is None or last < list(position):
-                self._last[one.topic] = list(position)
-                self.records.append(one)
+                self._last[record.topic] = list(position)
+                self.records.append(record)
         stored = self._random.choice([None, *records[-50:]]) if records else None
         if stored is not None:
             self.offset = stored.offset
 
     def state(self) -> dict[str, dict[Any, Any]]:
         """The rows that are there when all records are applied, by topic."""
-        found: dict[str, dict[Any, Any]] = defaultdict(dict)
-        for one in self.records:
-            if one.topic.startswith("__"):
+        state: dict[str, dict[Any, Any]] = defaultdict(dict)
+        for record in self.records:
+            if record.topic.startswith("__"):
                 continue
-            key = tuple(one.key.values())
-            if one.value is None or one.value["after"] is None:
-                found[one.topic].pop(key, None)
+            key = tuple(record.key.values())
+            if record.value is None or record.value["after"] is None:
+                state[record.topic].pop(key, None)
             else:
-                found[one.topic][key] = one.value["after"]
-        return found
+                state[record.topic][key] = record.value["after"]
+        return state
 
     def operations(self) -> dict[tuple[str, str, int, Any], int]:
         """How often each change came: by topic, operation, LSN and key."""
-        found: dict[tuple[str, str, int, Any], int] = defaultdict(int)
-        for one in self.records:
-            if one.value is not None and not one.topic.startswith("__"):
-                source = one.value["source"]
-                lsn = 0 if one.value["op"] == "r" else source["lsn"]
-                found[one.topic, one.value["op"], lsn, tuple(one.key.values())] += 1
-        return found
+        counts: dict[tuple[str, str, int, Any], int] = defaultdict(int)
+        for record in self.records:
+            if record.value is not None and not record.topic.startswith("__"):
+                source = record.value["source"]
+                lsn = 0 if record.value["op"] == "r" else source["lsn"]
+                counts[record.topic, record.value["op"], lsn, tuple(record.key.values())] += 1
+        return counts
 
 
 def _rows(server: Postgres, table: str) -> dict[Any, Any]:
     with psycopg.connect(server.dsn) as connection:
         cursor = connection.execute(f"SELECT * FROM {table}")
         assert cursor.description is not None
-        names = [one.name for one in cursor.description]
+        names = [column.name for column in cursor.description]
         return {row[0]: dict(zip(names, row, strict=True)) for row in cursor}
 
 
@@ -87,7 +87,7 @@ async def _part(topics: Topics, config: dict[str, str], most: int) -> None:
 async def _rest(topics: Topics, config: dict[str, str], server: Postgres) -> None:
     execute(server, "INSERT INTO zz VALUES (1)")
     async with RunningSource(config, topics.offset) as run:
-        while not any(one.topic == "p.public.zz" and one.value["op"] == "c" for one in topics.records):
+        while not any(record.topic == "p.public.zz" and record.value["op"] == "c" for record in topics.records):
             topics.take(run, list(await run.source.read()))
 
 
@@ -111,9 +111,9 @@ async def test_killed_at_any_record_of_the_stream_nothing_is_lost_or_doubled(dat
                 connection.commit()
             await _part(topics, config, chance.randrange(0, 40))
     await _rest(topics, config, database)
-    found = topics.operations()
-    assert set(found.values()) == {1}
-    assert sum(1 for topic, *_ in found if topic == "p.public.t") == made
+    counts = topics.operations()
+    assert set(counts.values()) == {1}
+    assert sum(1 for topic, *_ in counts if topic == "p.public.t") == made
     expected = _rows(database, "t")
     assert {key[0]: row for key, row in topics.state()["p.public.t"].items()} == expected
 
@@ -121,16 +121,16 @@ async def test_killed_at_any_record_of_the_stream_nothing_is_lost_or_doubled(dat
 def _change(connection: psycopg.Connection, chance: random.Random) -> int:
     """A random change; how many events it makes."""
     kind = chance.randrange(5)
-    some = chance.randrange(1000)
+    first_id = chance.randrange(1000)
     if kind == 0:
         return connection.execute(
             "INSERT INTO t SELECT n, %s FROM generate_series(%s::int, %s::int) n ON CONFLICT (id) DO NOTHING",
-            (some, some, some + chance.randrange(20)),
+            (first_id, first_id, first_id + chance.randrange(20)),
         ).rowcount
     if kind == 1:
-        return connection.execute("UPDATE t SET v = v + 1 WHERE id %% 7 = %s", (some % 7,)).rowcount
+        return connection.execute("UPDATE t SET v = v + 1 WHERE id %% 7 = %s", (first_id % 7,)).rowcount
     if kind == 2:
-        return connection.execute("DELETE FROM t WHERE id %% 11 = %s", (some % 11,)).rowcount
+        return connection.execute("DELETE FROM t WHERE id %% 11 = %s", (first_id % 11,)).rowcount
     if kind == 3:
         lowest = connection.execute("SELECT COALESCE(min(id), 0) FROM t").fetchone()
         assert lowest is not None
@@ -138,7 +138,7 @@ def _change(connection: psycopg.Connection, chance: random.Random) -> int:
         return (
             2 * connection.execute("UPDATE t SET id = %s WHERE id = (SELECT max(id) FROM t)", (lowest[0] - 1,)).rowcount
         )
-    return connection.execute("INSERT INTO t VALUES (%s, 0) ON CONFLICT (id) DO NOTHING", (1000 + some,)).rowcount
+    return connection.execute("INSERT INTO t VALUES (%s, 0) ON CONFLICT (id) DO NOTHING", (1000 + first_id,)).rowcount
 
 
 @pytest.mark.parametrize("run", range(RUNS))
@@ -167,9 +167,9 @@ async def test_killed_at_any_row_of_the_snapshot_the_state_is_exact(database: Po
             connection.commit()
     await _rest(topics, config, database)
     assert set(topics.operations().values()) == {1}
-    found = topics.state()
-    assert {key[0]: row for key, row in found["p.public.t"].items()} == _rows(database, "t")
-    names = {key[0]: row["v"] for key, row in found["p.public.u"].items()}
+    state = topics.state()
+    assert {key[0]: row for key, row in state["p.public.t"].items()} == _rows(database, "t")
+    names = {key[0]: row["v"] for key, row in state["p.public.u"].items()}
     assert names == {name: row["v"] for name, row in _rows(database, "u").items()}
 
 
@@ -177,11 +177,11 @@ async def test_records_that_follow_an_undisturbed_start_have_no_gap(database: Po
     """Rows that come while the snapshot is taken come in the stream, once."""
     execute(database, "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t SELECT generate_series(1, 100)")
     async with RunningSource(settings(database, snapshot_fetch_size="1", max_queue_size="1")) as run:
-        # The snapshot waits behind its first rows, for nobody reads.
+        # The snapshot waits behind its first rows, for no task reads.
         execute(database, "INSERT INTO t SELECT generate_series(101, 200)")
-        found = await run.read_count(200)
-    assert [(one.key["id"], one.value["op"]) for one in found] == [
+        records = await run.read_count(200)
+    assert [(record.key["id"], record.value["op"]) for record in records] == [
         *((number, "r") for number in range(1, 101)),
         *((number, "c") for number in range(101, 201)),
     ]
-    assert not [one for one in changes(run.records) if one not in found]
+    assert not [record for record in changes(run.records) if record not in records]

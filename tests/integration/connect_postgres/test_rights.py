@@ -23,7 +23,7 @@ async def refused(config: dict[str, str], setting: str, says: str) -> None:
 
 
 async def test_a_user_without_replication_is_named(database: Postgres) -> None:
-    """Not tried again for ever: somebody has to grant it."""
+    """Not tried again for ever: an administrator has to grant it."""
     execute(database, "CREATE TABLE t (id int PRIMARY KEY)", "CREATE PUBLICATION dbz_publication FOR ALL TABLES")
     execute(database, "DROP ROLE IF EXISTS plain", "CREATE ROLE plain LOGIN", "GRANT SELECT ON t TO plain")
     await refused(settings(database, database_user="plain"), "database.user", "needs REPLICATION")
@@ -46,11 +46,11 @@ async def test_rows_that_a_policy_hides_are_not_left_out_of_the_snapshot(databas
     await refused(settings(database, database_user="partial"), "database.user", "row-level security policy")
     execute(database, "ALTER ROLE partial BYPASSRLS")
     async with RunningSource(settings(database, database_user="partial")) as run:
-        assert [one.key for one in await run.read_count(2)] == [{"id": 1}, {"id": 2}]
+        assert [record.key for record in await run.read_count(2)] == [{"id": 1}, {"id": 2}]
 
 
 async def test_a_slot_that_the_server_gave_up_is_named(database: Postgres) -> None:
-    """Found by a connector without an offset: no snapshot again and again; when_needed makes the slot anew."""
+    """Found by a connector without an offset: no snapshot again and again; when_needed makes the slot again."""
     execute(database, "CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     execute(database, "SELECT pg_create_logical_replication_slot('debezium', 'pgoutput')")
     try:
@@ -86,7 +86,7 @@ async def test_changes_that_come_under_another_name_are_not_lost_without_a_word(
     await refused(leaf, "table.include.list", r"come as those of public\.parent")
     async with RunningSource(root) as run:
         execute(database, "INSERT INTO parent VALUES (1)")
-        assert [one.topic for one in await run.read_count(1)] == ["p.public.parent"]
+        assert [record.topic for record in await run.read_count(1)] == ["p.public.parent"]
 
 
 async def test_operations_that_are_not_published_are_told(database: Postgres, caplog: pytest.LogCaptureFixture) -> None:
@@ -100,9 +100,9 @@ async def test_operations_that_are_not_published_are_told(database: Postgres, ca
     with caplog.at_level(logging.WARNING):
         async with RunningSource(settings(database)) as run:
             await run.read_count(1)
-    told = [one for one in caplog.messages if "does not publish" in one]
-    assert len(told) == 1
-    assert "update, delete;" in told[0]
+    messages = [message for message in caplog.messages if "does not publish" in message]
+    assert len(messages) == 1
+    assert "update, delete;" in messages[0]
 
 
 async def test_a_choice_of_no_table_is_told(database: Postgres, caplog: pytest.LogCaptureFixture) -> None:
@@ -111,4 +111,4 @@ async def test_a_choice_of_no_table_is_told(database: Postgres, caplog: pytest.L
     with caplog.at_level(logging.WARNING):
         async with RunningSource(settings(database, table_include_list="t")):
             await asyncio.sleep(0)
-    assert any("chooses no table" in one for one in caplog.messages)
+    assert any("chooses no table" in message for message in caplog.messages)

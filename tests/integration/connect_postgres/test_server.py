@@ -33,7 +33,7 @@ def _table(server: Postgres) -> None:
 
 
 async def test_the_server_keeps_all_that_is_not_stored(database: Postgres) -> None:
-    """What was read and not confirmed comes again, even after the server wrote much that nobody captures."""
+    """What was read and not confirmed comes again, even after the server wrote much that is not captured."""
     _table(database)
     execute(database, "CREATE TABLE other (id int)")
     config = settings(
@@ -49,7 +49,7 @@ async def test_the_server_keeps_all_that_is_not_stored(database: Postgres) -> No
         assert _confirmed(database) == begun
     execute(database, "INSERT INTO t VALUES (2)")
     async with RunningSource(config, row.offset) as run:
-        assert [one.key for one in await run.read_count(1)] == [{"id": 2}]
+        assert [record.key for record in await run.read_count(1)] == [{"id": 2}]
 
 
 async def test_a_quiet_table_lets_the_server_forget_its_log(database: Postgres) -> None:
@@ -63,17 +63,17 @@ async def test_a_quiet_table_lets_the_server_forget_its_log(database: Postgres) 
         await run.read_count(1)
         execute(database, "INSERT INTO other SELECT generate_series(1, 1000)")
         written = lsn_number(str(_one(database, "SELECT pg_current_wal_lsn()::text")))
-        found = await run.read_until(
-            lambda records: any(int(str(one.offset.get("lsn_commit", 0))) >= written for one in records)
+        read = await run.read_until(
+            lambda records: any(int(str(record.offset.get("lsn_commit", 0))) >= written for record in records)
         )
-        assert found[-1].topic == "__debezium-heartbeat.p"
-        assert found[-1].key == {"serverName": "p"}
-        await run.source.committed(found[-1].offset)
+        assert read[-1].topic == "__debezium-heartbeat.p"
+        assert read[-1].key == {"serverName": "p"}
+        await run.source.committed(read[-1].offset)
         while _confirmed(database) < written:
             await run.source.read()
     execute(database, "INSERT INTO t VALUES (2)")
-    async with RunningSource(config, found[-1].offset) as run:
-        assert [one.key for one in await run.read_count(1)] == [{"id": 2}]
+    async with RunningSource(config, read[-1].offset) as run:
+        assert [record.key for record in await run.read_count(1)] == [{"id": 2}]
 
 
 @pytest.mark.parametrize("how", ["gone", "made again"])
@@ -94,9 +94,9 @@ async def test_a_lost_slot_is_refused_with_the_remedy(database: Postgres, how: s
         async with RunningSource(config, offset):
             pass
     async with RunningSource({**config, "snapshot.mode": "when_needed"}, offset) as run:
-        found = await run.read_count(3)
-        assert [(one.key["id"], one.value["op"]) for one in found] == [(1, "r"), (2, "r"), (3, "r")]
-        old, new = run.source.position(offset), run.source.position(found[0].offset)
+        records = await run.read_count(3)
+        assert [(record.key["id"], record.value["op"]) for record in records] == [(1, "r"), (2, "r"), (3, "r")]
+        old, new = run.source.position(offset), run.source.position(records[0].offset)
         assert old is not None
         assert new is not None
         assert list(new) > list(old), "the rows of the new snapshot would be taken for records that are there"
@@ -164,11 +164,11 @@ async def test_a_server_that_dies_is_retriable_and_nothing_is_lost(database: Pos
     database.start()
     execute(database, "INSERT INTO t VALUES (4)")
     async with RunningSource(config, offset) as run:
-        assert [one.key for one in await run.read_count(2)] == [{"id": 3}, {"id": 4}]
+        assert [record.key for record in await run.read_count(2)] == [{"id": 3}, {"id": 4}]
 
 
 async def test_a_slow_reader_keeps_its_connection(database: Postgres) -> None:
-    """Nobody reads for longer than the server's patience while the queue is full; the connection answers all the same."""
+    """No task reads for longer than the server's patience while the queue is full; the connection answers all the same."""
     _table(database)
     execute(database, "ALTER ROLE postgres SET wal_sender_timeout = '700ms'")
     try:
@@ -250,12 +250,12 @@ async def test_snapshot_modes(
         if mode != "no_data":
             await run.read_count(1)
         execute(database, "INSERT INTO t VALUES (2)")
-        found = await run.read_count(len(first))
-        assert [(one.key["id"], one.value["op"]) for one in found] == first
+        records = await run.read_count(len(first))
+        assert [(record.key["id"], record.value["op"]) for record in records] == first
     execute(database, "INSERT INTO t VALUES (3)")
-    async with RunningSource(config, found[-1].offset) as run:
+    async with RunningSource(config, records[-1].offset) as run:
         again = await run.read_count(len(then))
-        assert [(one.key["id"], one.value["op"]) for one in again] == then
+        assert [(record.key["id"], record.value["op"]) for record in again] == then
         assert not changes(list(await run.source.read()))
 
 
@@ -268,30 +268,30 @@ async def test_tables_that_nobody_captures_do_not_hold_the_log(database: Postgre
     async with RunningSource(config) as run:
         await run.read_count(1)
         begun = lsn_number(str(_one(database, "SELECT pg_current_wal_insert_lsn()::text")))
-        found = 0
+        newest = 0
         with psycopg.connect(database.dsn, autocommit=True) as connection:
             if pace == "at once":
                 connection.execute(
                     "DO 'BEGIN FOR i IN 1..3000 LOOP INSERT INTO other VALUES (i); COMMIT; END LOOP; END'"
                 )
             for number in range(10):
-                if found > begun:
+                if newest > begun:
                     break
                 if pace == "one by one":
                     connection.execute(f"INSERT INTO other VALUES ({number})")
                 beats = await run.source.read()
-                found = max([found, *(int(one.offset["lsn_commit"]) for one in beats)])
-        assert found > begun
+                newest = max([newest, *(int(beat.offset["lsn_commit"]) for beat in beats)])
+        assert newest > begun
 
 
 async def _told(config: dict[str, str], database: Postgres, *more: str, count: int) -> list[tuple[str, str, object]]:
     """Topic, operation and the row after it of the snapshot's records, and of those that statements bring."""
     async with RunningSource(config) as run:
         execute(database, *more)
-        found = await run.read_count(count)
+        records = await run.read_count(count)
         run.records += await run.source.read()
         assert len(changes(run.records)) == count
-    return [(one.topic, one.value["op"], one.value["after"]) for one in found]
+    return [(record.topic, record.value["op"], record.value["after"]) for record in records]
 
 
 @pytest.mark.parametrize("via_root", [False, True])
@@ -306,10 +306,10 @@ async def test_a_row_of_a_partitioned_table_comes_once(database: Postgres, via_r
     )
     topic = "p.public.events" if via_root else "p.public.events_low"
     config = settings(database, publication_autocreate_mode="disabled")
-    found = await _told(config, database, "INSERT INTO events VALUES (2)", count=2)
-    assert found == [(topic, "r", {"id": 1}), (topic, "c", {"id": 2})]
-    found = await _told({**config, "snapshot.mode": "initial_only"}, database, count=2)
-    assert found == [("p.public.events", "r", {"id": 1}), ("p.public.events", "r", {"id": 2})]
+    rows = await _told(config, database, "INSERT INTO events VALUES (2)", count=2)
+    assert rows == [(topic, "r", {"id": 1}), (topic, "c", {"id": 2})]
+    rows = await _told({**config, "snapshot.mode": "initial_only"}, database, count=2)
+    assert rows == [("p.public.events", "r", {"id": 1}), ("p.public.events", "r", {"id": 2})]
 
 
 async def test_what_a_publication_keeps_back_is_not_in_the_snapshot(database: Postgres) -> None:
@@ -322,8 +322,8 @@ async def test_what_a_publication_keeps_back_is_not_in_the_snapshot(database: Po
     )
     config = settings(database, publication_autocreate_mode="disabled", table_include_list="public.people")
     more = ("INSERT INTO people VALUES (2, 'c', '3-3')", "INSERT INTO people VALUES (30, 'd', '4-4')")
-    found = await _told(config, database, *more, count=2)
-    assert found == [
+    rows = await _told(config, database, *more, count=2)
+    assert rows == [
         ("p.public.people", "r", {"id": 20, "name": "b"}),
         ("p.public.people", "c", {"id": 30, "name": "d"}),
     ]

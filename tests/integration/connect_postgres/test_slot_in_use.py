@@ -1,4 +1,4 @@
-"""A slot that another still reads, as after a kill: it is waited for, not for ever, and whoever waits can be stopped."""
+"""A slot that another still reads, as after a kill: it is waited for, not for ever, and a connector that waits can be stopped."""
 
 import asyncio
 import logging
@@ -64,7 +64,7 @@ async def test_a_slot_that_is_still_read_is_waited_for(database: Postgres, log: 
 
         async def changed() -> list[object]:
             async with RunningSource(settings(database, snapshot_mode="no_data")) as run:
-                return [one.key for one in await run.read_count(1)]
+                return [record.key for record in await run.read_count(1)]
 
         reading = asyncio.ensure_future(changed())
         await asyncio.wait([reading, asyncio.ensure_future(log.first.wait())], return_when=asyncio.FIRST_COMPLETED)

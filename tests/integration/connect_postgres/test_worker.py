@@ -25,7 +25,7 @@ EVENTS_MAX = 15_000
 
 
 class Load:
-    """Changes a table until it is told to stop, and counts the events that this makes."""
+    """Changes a table until it is stopped, and counts the events that this makes."""
 
     def __init__(self, server: Postgres, chance: random.Random) -> None:
         self._server = server
@@ -42,12 +42,12 @@ class Load:
                 connection.commit()
 
     def _change(self, connection: psycopg.Connection) -> int:
-        some = self._chance.randrange(ROWS)
+        first_id = self._chance.randrange(ROWS)
         statement, values = self._chance.choice(
             (
-                ("UPDATE t SET v = v + 1 WHERE id BETWEEN %s AND %s", (some, some + 10)),
-                ("DELETE FROM t WHERE id = %s", (some,)),
-                ("INSERT INTO t SELECT n, 0 FROM generate_series(%s::int, %s::int) n ON CONFLICT DO NOTHING", (some, some + 5)),
+                ("UPDATE t SET v = v + 1 WHERE id BETWEEN %s AND %s", (first_id, first_id + 10)),
+                ("DELETE FROM t WHERE id = %s", (first_id,)),
+                ("INSERT INTO t SELECT n, 0 FROM generate_series(%s::int, %s::int) n ON CONFLICT DO NOTHING", (first_id, first_id + 5)),
             )
         )  # fmt: skip
         return connection.execute(statement, values).rowcount
@@ -119,7 +119,7 @@ async def _finished(rest: Rest, bootstrap: str, isolation_level: str) -> bool:
         return False
     assert code == 200, status
     assert status["connector"]["state"] != "FAILED", status
-    return any(_value(one)["op"] == "c" for one in await records_of(bootstrap, "p.public.zz", isolation_level))
+    return any(_value(record)["op"] == "c" for record in await records_of(bootstrap, "p.public.zz", isolation_level))
 
 
 async def test_a_worker_of_a_test_that_fails_does_not_outlive_it() -> None:

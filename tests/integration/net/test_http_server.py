@@ -44,7 +44,7 @@ async def refusal(who: str, host: str, port: int) -> str:
 
 @pytest.mark.parametrize("who", SERVERS)
 async def test_addresses_that_cannot_be_had(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sentence with the remedy: a taken port, a host that is nobody's name or another machine's, a port that needs root."""
+    """One sentence with the remedy: a taken port, a host name that does not exist or is another machine's, a port that needs root."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert await refusal(who, "127.0.0.1", port) == (
@@ -69,7 +69,7 @@ async def test_addresses_that_cannot_be_had(who: str, monkeypatch: pytest.Monkey
 
 
 class Site:
-    """An application that answers when it is told to, in two pieces."""
+    """An application that answers on request, in two pieces."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -107,7 +107,7 @@ async def connected(bound: socket.socket) -> AsyncIterator[tuple[asyncio.StreamR
 
 
 async def test_a_request_under_way_is_answered_when_the_server_stops(site: Site) -> None:
-    """Its answer is whole and its connection ends, the idle ones at once; nobody new is let in."""
+    """Its answer is whole and its connection ends, the idle ones at once; no new client is let in."""
     bound = await bind("127.0.0.1", 0, subject="the site")
     address = bound.getsockname()
     async with AsyncExitStack() as stack:
@@ -126,7 +126,7 @@ async def test_a_request_under_way_is_answered_when_the_server_stops(site: Site)
 
 
 async def test_a_request_that_came_just_before_the_stop_is_answered(site: Site) -> None:
-    """It waits in the kernel when the server is told to stop: on a new connection, or on one that was used before."""
+    """It waits in the kernel when the server stops: on a new connection, or on one that was used before."""
     site.go.set()
     for used in (False, True):
         bound = await bind("127.0.0.1", 0, subject="the site")
@@ -191,7 +191,7 @@ async def whole_body(scope: Any, receive: Any, send: Any) -> None:
 
 @pytest.mark.parametrize("sent", HALF_SENT.values(), ids=HALF_SENT)
 async def test_half_a_request(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever does not go on is closed, and told so where an answer is due; the others are served, idle ones stay."""
+    """A connection that does not go on is closed, with an answer where one is due; the others are served, idle ones stay."""
     bound = await bind("127.0.0.1", 0, subject="the site")
     async with (
         serving(whole_body, bound, patience=HASTY),

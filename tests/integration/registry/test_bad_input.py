@@ -68,9 +68,9 @@ async def test_unknown_fields_are_passed_over(client: Client) -> None:
 def lines_of(caplog: pytest.LogCaptureFixture, level: int) -> list[logging.LogRecord]:
     """What a running registry would log; pytest also hears the loggers that are switched off."""
     return [
-        one
-        for one in caplog.records
-        if one.levelno >= level and one.name.startswith(("busway", "uvicorn.error", "asyncio"))
+        record
+        for record in caplog.records
+        if record.levelno >= level and record.name.startswith(("busway", "uvicorn.error", "asyncio"))
     ]
 
 
@@ -129,7 +129,7 @@ async def test_bodies(client: Client, caplog: pytest.LogCaptureFixture) -> None:
             assert (answer.code, answer.status) == (code, code if code < 1000 else 422), (path, body[:60])
             lines = lines_of(caplog, logging.INFO)
             assert len(lines) == (1 if code < 1000 else 0)
-            assert all("\n" not in one.getMessage() and one.exc_info is None for one in lines)
+            assert all("\n" not in line.getMessage() and line.exc_info is None for line in lines)
     for path in ("/config", "/mode", "/config/s", "/mode/s"):
         for body in (b"", b"[]", b"{", b'{"compatibility": '):
             answer = await client.call("PUT", path, content=body, headers={"Content-Type": JSON})
@@ -183,7 +183,7 @@ async def test_what_is_not_http(
     assert (await client.register("s", '"string"')).status == 200
     lines = lines_of(caplog, logging.WARNING)
     assert len(lines) <= 1
-    assert all(one.exc_info is None for one in lines)
+    assert all(line.exc_info is None for line in lines)
 
 
 async def test_a_defect_of_ours(
@@ -200,7 +200,7 @@ async def test_a_defect_of_ours(
     answer = await client.get("/schemas/ids/1?fetchMaxId=true")
     assert (answer.status, answer.code) == (500, 500)
     assert "secret" not in json.dumps(answer.body)
-    lines = [one for one in caplog.records if one.levelno >= logging.WARNING]
+    lines = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(lines) == 1
     assert lines[0].exc_info is not None
     assert (await client.get("/subjects")).body == ["s"]
@@ -224,7 +224,7 @@ async def test_a_database_that_fails(tmp_path: Any, caplog: pytest.LogCaptureFix
             answer = await client.get("/subjects")
             assert (answer.status, answer.code) == (500, 50001)
             assert "elsewhere" not in answer.body["message"]
-            lines = [one for one in caplog.records if one.levelno >= logging.WARNING]
+            lines = [record for record in caplog.records if record.levelno >= logging.WARNING]
             assert len(lines) == 1
             assert "no such table: versions" in lines[0].getMessage()
             assert "\n" not in lines[0].getMessage()

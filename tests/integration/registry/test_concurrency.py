@@ -26,10 +26,10 @@ def schema(number: int) -> str:
 async def test_the_same_schema_at_once(client: Client) -> None:
     """Twenty clients register one schema: one id, one version."""
     answers = await asyncio.gather(*(client.register("s", schema(0)) for _ in range(CLIENTS)))
-    assert {(one.status, one.body["id"], one.body["version"]) for one in answers} == {(200, 1, 1)}
+    assert {(answer.status, answer.body["id"], answer.body["version"]) for answer in answers} == {(200, 1, 1)}
     assert (await client.get("/subjects/s/versions")).body == [1]
     answers = await asyncio.gather(*(client.register(f"t{number}", schema(1)) for number in range(CLIENTS)))
-    assert {(one.body["id"], one.body["version"]) for one in answers} == {(2, 1)}
+    assert {(answer.body["id"], answer.body["version"]) for answer in answers} == {(2, 1)}
 
 
 @pytest.mark.slow
@@ -37,11 +37,11 @@ async def test_different_schemas_at_once(client: Client) -> None:
     """Twenty clients register schemas of their own: ids and versions without gaps, each once, and what is read is what was sent."""
     await client.put("/config", {"compatibility": "NONE"})
     answers = await asyncio.gather(*(client.register("s", schema(number)) for number in range(CLIENTS)))
-    assert sorted(one.body["id"] for one in answers) == list(range(1, CLIENTS + 1))
-    assert sorted(one.body["version"] for one in answers) == list(range(1, CLIENTS + 1))
-    for number, one in enumerate(answers):
-        assert (await client.get(f"/schemas/ids/{one.body['id']}")).body["schema"] == schema(number)
-        assert (await client.get(f"/subjects/s/versions/{one.body['version']}")).body["id"] == one.body["id"]
+    assert sorted(answer.body["id"] for answer in answers) == list(range(1, CLIENTS + 1))
+    assert sorted(answer.body["version"] for answer in answers) == list(range(1, CLIENTS + 1))
+    for number, answer in enumerate(answers):
+        assert (await client.get(f"/schemas/ids/{answer.body['id']}")).body["schema"] == schema(number)
+        assert (await client.get(f"/subjects/s/versions/{answer.body['version']}")).body["id"] == answer.body["id"]
 
 
 @pytest.mark.slow
@@ -49,7 +49,7 @@ async def test_registering_and_deleting_at_once(client: Client) -> None:
     """Registrations, checks and deletions of the same subjects: nothing but the answers that one after another could give."""
     await client.put("/config", {"compatibility": "NONE"})
 
-    async def one(number: int) -> None:
+    async def register_and_delete(number: int) -> None:
         subject = f"s{number % 3}"
         for path, method, body in (
             (f"/subjects/{subject}/versions", "POST", {"schema": schema(number)}),
@@ -59,10 +59,10 @@ async def test_registering_and_deleting_at_once(client: Client) -> None:
         ):
             assert (await client.call(method, path, body)).status in {200, 404}
 
-    await asyncio.gather(*(one(number) for number in range(CLIENTS)))
-    found = (await client.get("/schemas?deleted=true")).body
-    assert len({(each["subject"], each["version"]) for each in found}) == len(found)
-    assert len({each["schema"] for each in found}) == len({each["id"] for each in found})
+    await asyncio.gather(*(register_and_delete(number) for number in range(CLIENTS)))
+    schemas = (await client.get("/schemas?deleted=true")).body
+    assert len({(each["subject"], each["version"]) for each in schemas}) == len(schemas)
+    assert len({each["schema"] for each in schemas}) == len({each["id"] for each in schemas})
 
 
 @pytest.mark.hostile
@@ -83,9 +83,9 @@ async def test_killed_while_registering(database: str) -> None:
                 except httpx2.TransportError:
                     return
                 assert answer.status_code == 200
-                found = answer.json()["id"]
-                assert found not in answered
-                answered[found] = text
+                schema_id = answer.json()["id"]
+                assert schema_id not in answered
+                answered[schema_id] = text
                 if len(answered) >= until:
                     enough.set()
 
@@ -103,9 +103,11 @@ async def test_killed_while_registering(database: str) -> None:
                 assert (await http.get(f"/schemas/ids/{number}")).json()["schema"] == text
             everything = (await http.get("/schemas")).json()
             assert (
-                len({one["id"] for one in everything}) == len(everything) == len({one["schema"] for one in everything})
+                len({entry["id"] for entry in everything})
+                == len(everything)
+                == len({entry["schema"] for entry in everything})
             )
-            highest = max(one["id"] for one in everything)
+            highest = max(entry["id"] for entry in everything)
             new = (await http.post("/subjects/new/versions", json={"schema": '"string"'})).json()["id"]
             assert new > highest
         process.send_signal(signal.SIGTERM)
@@ -120,32 +122,35 @@ async def test_two_nodes_on_one_database(postgres: Postgres) -> None:
         nodes = [registry_process(postgres.dsn) for _ in range(2)]
         (dying, first), (_, second) = await asyncio.gather(*map(stack.enter_async_context, nodes))
         clients = [Client(first), Client(second)]
-        for one in clients:
-            await stack.enter_async_context(one.http)
+        for client in clients:
+            await stack.enter_async_context(client.http)
         await clients[0].put("/config", {"compatibility": "NONE"})
 
-        equal = [one.register(f"s{n}", schema(n)) for n in range(CLIENTS) for one in (*clients, *clients)]
-        ids = {(one.body["schema"], one.body["id"], one.body["version"]) for one in await asyncio.gather(*equal)}
+        equal = [client.register(f"s{n}", schema(n)) for n in range(CLIENTS) for client in (*clients, *clients)]
+        ids = {
+            (answer.body["schema"], answer.body["id"], answer.body["version"])
+            for answer in await asyncio.gather(*equal)
+        }
         assert sorted(each for _, each, _ in ids) == list(range(1, CLIENTS + 1))
         assert {version for _, _, version in ids} == {1}
 
         different = [clients[n % 2].register("s", schema(CLIENTS + n)) for n in range(CLIENTS)]
         answers = await asyncio.gather(*different)
-        assert sorted(one.body["id"] for one in answers) == list(range(CLIENTS + 1, 2 * CLIENTS + 1))
-        assert sorted(one.body["version"] for one in answers) == list(range(1, CLIENTS + 1))
+        assert sorted(answer.body["id"] for answer in answers) == list(range(CLIENTS + 1, 2 * CLIENTS + 1))
+        assert sorted(answer.body["version"] for answer in answers) == list(range(1, CLIENTS + 1))
 
         more = [asyncio.ensure_future(clients[n % 2].register("t", schema(2 * CLIENTS + n))) for n in range(CLIENTS)]
         await asyncio.wait(more, return_when=asyncio.FIRST_COMPLETED)
         os.kill(dying.pid, signal.SIGKILL)
         ended = await asyncio.gather(*more, return_exceptions=True)
-        served = [one for one in ended if not isinstance(one, BaseException)]
-        assert all(one.status == 200 for one in served)
-        assert all(isinstance(one, httpx2.TransportError) for one in ended if one not in served)
-        assert all(one in served for one in ended[1::2]), "the node that lives served everybody"
-        found = (await clients[1].get("/schemas")).body
-        kept = {one["schema"]: one["id"] for one in found}
-        assert len(set(kept.values())) == len(kept) == len({one["id"] for one in found})
-        assert all(kept[one.body["schema"]] == one.body["id"] for one in served)
+        served = [result for result in ended if not isinstance(result, BaseException)]
+        assert all(answer.status == 200 for answer in served)
+        assert all(isinstance(result, httpx2.TransportError) for result in ended if result not in served)
+        assert all(result in served for result in ended[1::2]), "the node that lives served everybody"
+        schemas = (await clients[1].get("/schemas")).body
+        kept = {entry["schema"]: entry["id"] for entry in schemas}
+        assert len(set(kept.values())) == len(kept) == len({entry["id"] for entry in schemas})
+        assert all(kept[answer.body["schema"]] == answer.body["id"] for answer in served)
 
 
 @pytest.mark.slow

@@ -86,7 +86,7 @@ def canary(registry: Registry) -> Iterator[Canary]:
 
 
 def record(name: str, *fields: tuple[str, Any]) -> dict[str, Any]:
-    return {"type": "record", "name": name, "fields": [{"name": one, "type": kind} for one, kind in fields]}
+    return {"type": "record", "name": name, "fields": [{"name": name, "type": kind} for name, kind in fields]}
 
 
 def laughs(levels: int, last: str) -> Any:
@@ -108,7 +108,7 @@ def wide(count: int, name: str = "R", more: int = 0) -> dict[str, Any]:
 
 
 def test_types_that_refer_twice(registry: Registry, canary: Canary) -> None:
-    """A breach for each of two to the power of 24, or of 60, ways: two hundred are told."""
+    """A breach for each of two to the power of 24, or of 60, ways: two hundred are reported."""
     for levels in (24, 32, 60):
         assert registry.register(f"s{levels}", laughs(levels, "int"))[0] == 200
         status, answer = registry.register(f"s{levels}", laughs(levels, "string"))
@@ -170,22 +170,22 @@ def test_half_sent_requests(registry: Registry, canary: Canary) -> None:
     head = b"POST /subjects/s/versions HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\n\r\n"
     open_ = [socket.create_connection((registry.host, registry.port), timeout=patient(60)) for _ in range(300)]
     try:
-        for number, one in enumerate(open_):
-            one.sendall(head if number % 2 else head[:40])
-        for one in open_[1:80:2]:
+        for number, connection in enumerate(open_):
+            connection.sendall(head if number % 2 else head[:40])
+        for connection in open_[1:80:2]:
             with contextlib.suppress(OSError):  # refused, and closed
-                one.sendall(b"x" * 3_900_000)
+                connection.sendall(b"x" * 3_900_000)
             for _ in range(8):  # one after another, as the measure is of one
                 registry.call("GET", "/schemas/ids/1")
         assert registry.register("small", "int")[0] == 200
     finally:
-        for one in open_:
-            one.close()
+        for connection in open_:
+            connection.close()
     assert registry.register("again", "long")[0] == 200
 
 
 def test_lists(registry: Registry, tmp_path: Path) -> None:
-    """Of fifty thousand subjects with one schema: a part of a list costs what the part costs, and the whole stalls nobody."""
+    """Of fifty thousand subjects with one schema: a part of a list costs what the part costs, and the whole stalls no other client."""
     import sqlite3
 
     with sqlite3.connect(tmp_path / "registry.db") as database:

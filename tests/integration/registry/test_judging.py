@@ -1,4 +1,4 @@
-"""Large schemas are judged in processes of their own: bounded, replaced, gone with the registry, and nobody waits for them."""
+"""Large schemas are judged in processes of their own: bounded, replaced, gone with the registry, and no other request waits for them."""
 
 import asyncio
 import json
@@ -99,8 +99,8 @@ async def test_nobody_waits_for_a_large_one(client: Client, server: RegistryServ
             os.kill(pid, signal.SIGCONT)
     answers = await asyncio.gather(*under_way)
     # Against the version that came meanwhile, every field is new and has no default.
-    assert {one.code for one in answers} == {409}
-    assert all("{oldSchemaVersion:2}" in one.body["message"] for one in answers)
+    assert {error.code for error in answers} == {409}
+    assert all("{oldSchemaVersion:2}" in error.body["message"] for error in answers)
 
 
 @pytest.mark.slow
@@ -121,7 +121,7 @@ async def test_too_slow(pool: Pool) -> None:
 
 @pytest.mark.slow
 async def test_a_request_that_goes_away(pool: Pool) -> None:
-    """Whoever is cancelled takes the process that worked for it along."""
+    """A cancelled request takes its process along."""
     judge = SchemaValidator(pool)
     await judge.request().build(SchemaRequest(text=wide()), [], normalize=False)
     (pid,) = pool.pids
@@ -174,10 +174,10 @@ async def test_too_many_wait(pool: Pool) -> None:
     judge = SchemaValidator(pool)
     asked = [judge.request().build(SchemaRequest(text=wide()), [], normalize=False) for _ in range(80)]
     answers = await asyncio.gather(*asked, return_exceptions=True)
-    refused = [one for one in answers if isinstance(one, RegistryError)]
-    assert {one.code for one in refused} == {503}
+    refused = [answer for answer in answers if isinstance(answer, RegistryError)]
+    assert {error.code for error in refused} == {503}
     assert len(refused) == 80 - 64
-    assert sum(isinstance(one, Artifact) for one in answers) == 64
+    assert sum(isinstance(answer, Artifact) for answer in answers) == 64
 
 
 @pytest.mark.slow
@@ -193,8 +193,8 @@ async def test_one_budget_for_a_request(pool: Pool) -> None:
     assert len(union("A").text) < HERE_CHARS / 2
     earlier = [Earlier(version=1, artifact=union("B"))]
     judging = SchemaValidator(pool).request()
-    found = await judging.explain(union("A"), [], earlier, Level.BACKWARD)
-    assert len(found) == 40 + 3
+    messages = await judging.explain(union("A"), [], earlier, Level.BACKWARD)
+    assert len(messages) == 40 + 3
     assert len(pool.pids) == 1
     judging._steps = 1_000  # what many earlier versions would have left
     with pytest.raises(RegistryError, match=f"more than {MOST_STEPS} pairs") as refused:

@@ -43,9 +43,9 @@ async def test_the_first_release(tmp_path: Path) -> None:
                 assert (await client.get("/subjects")).body[:2] == ["a", "b"]
                 assert (await client.get("/subjects/a/versions")).body == [1, 2]
                 assert (await client.get("/schemas/ids/1/schema")).body == "string"
-                found = (await client.get("/subjects/b/versions/1")).body
-                assert found["references"] == [{"name": "a.A", "subject": "a", "version": 2}]
-                assert (await client.get("/subjects/a/versions/2/referencedby")).body == [found["id"]] == [3]
+                version = (await client.get("/subjects/b/versions/1")).body
+                assert version["references"] == [{"name": "a.A", "subject": "a", "version": 2}]
+                assert (await client.get("/subjects/a/versions/2/referencedby")).body == [version["id"]] == [3]
                 assert (await client.get("/config/a")).body["compatibilityLevel"] == "NONE"
                 assert (await client.get("/schemas/ids/4")).code == 40403
                 assert (await client.register(f"new{new_id}", f'{{"type":"fixed","name":"F","size":{new_id}}}')).body[
@@ -61,7 +61,7 @@ def test_stores_that_begin_together_in_one_event_loop_after_another(tmp_path: Pa
         folders = [tmp_path / f"{loop}-{number}" for number in range(3)]
         for folder in folders:
             folder.mkdir()
-        stores = [SqlStore(first_release(one).replace("sqlite:", "sqlite+aiosqlite:")) for one in folders]
+        stores = [SqlStore(first_release(folder).replace("sqlite:", "sqlite+aiosqlite:")) for folder in folders]
         await asyncio.gather(*(store.open() for store in stores))
         for store in stores:
             await store.close()

@@ -27,7 +27,7 @@ async def test_away_and_back(caplog: pytest.LogCaptureFixture) -> None:
                 caplog.clear()
                 for answer in (await client.get("/subjects"), await client.register("s", '"int"')):
                     assert (answer.status, answer.code) == (500, 50001)
-                lines = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+                lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
                 assert len(lines) == 2
                 assert all("start it" in line and "\n" not in line for line in lines)
                 postgres.start()
@@ -103,7 +103,7 @@ async def test_a_right_that_is_missing_is_said(caplog: pytest.LogCaptureFixture)
             async with client.http:
                 assert (await client.get("/subjects")).body == []
                 assert (await client.register("s", '"string"')).code == 50001
-        assert any("permission denied for table ids; give its user the right" in one for one in caplog.messages)
+        assert any("permission denied for table ids; give its user the right" in message for message in caplog.messages)
 
 
 def test_a_url_that_cannot_be_read() -> None:

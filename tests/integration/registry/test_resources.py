@@ -20,27 +20,27 @@ async def test_register_and_read_back(client: Client) -> None:
     assert len(made.body["guid"]) == 36
     assert "subject" not in made.body
 
-    one = (await client.get("/subjects/s/versions/1")).body
-    assert one == {**made.body, "subject": "s"}
-    assert {"references", "metadata", "ruleSet", "deleted"}.isdisjoint(one)
+    version = (await client.get("/subjects/s/versions/1")).body
+    assert version == {**made.body, "subject": "s"}
+    assert {"references", "metadata", "ruleSet", "deleted"}.isdisjoint(version)
     for name in ("latest", "LATEST", "-1"):
-        assert (await client.get(f"/subjects/s/versions/{name}")).body == one
+        assert (await client.get(f"/subjects/s/versions/{name}")).body == version
     assert (await client.get("/subjects/s/versions/1/schema")).body == json.loads(RECORD)
     assert (await client.get("/subjects")).body == ["s"]
     assert (await client.get("/subjects/s/versions")).body == [1]
     assert (await client.get("/subjects/s/versions/1/referencedby")).body == []
-    assert (await client.post("/subjects/s", {"schema": RECORD})).body == one
+    assert (await client.post("/subjects/s", {"schema": RECORD})).body == version
     by_id = (await client.get("/schemas/ids/1")).body
-    assert (by_id["schema"], by_id["guid"]) == (RECORD, one["guid"])
+    assert (by_id["schema"], by_id["guid"]) == (RECORD, version["guid"])
     assert "id" not in by_id
     assert (await client.get("/schemas/ids/1?fetchMaxId=TRUE&subject=s")).body["maxId"] == 1
     assert (await client.get("/schemas/ids/1?subject=s")).body["version"] == 1
     assert (await client.get("/schemas/ids/1/schema")).body == json.loads(RECORD)
     assert (await client.get("/schemas/ids/1/subjects")).body == ["s"]
     assert (await client.get("/schemas/ids/1/versions")).body == [{"subject": "s", "version": 1}]
-    assert (await client.get(f"/schemas/guids/{one['guid']}")).body["schema"] == RECORD
-    assert (await client.get(f"/schemas/guids/{one['guid']}/ids")).body == [{"context": ".", "id": 1}]
-    assert (await client.get("/schemas")).body == [one]
+    assert (await client.get(f"/schemas/guids/{version['guid']}")).body["schema"] == RECORD
+    assert (await client.get(f"/schemas/guids/{version['guid']}/ids")).body == [{"context": ".", "id": 1}]
+    assert (await client.get("/schemas")).body == [version]
 
 
 async def test_the_same_schema_has_one_id(client: Client) -> None:
@@ -59,13 +59,13 @@ async def test_the_same_schema_has_one_id(client: Client) -> None:
 
 async def test_normalize(client: Client) -> None:
     """`normalize=true`, in any case, and the setting of the same name: another spelling is the same schema."""
-    one = '{"type":"int","b":1,"a":2}'
+    schema = '{"type":"int","b":1,"a":2}'
     other = '{"type":"int","a":2,"b":1}'
-    assert (await client.post("/subjects/s/versions?normalize=True", {"schema": one})).body["schema"] == other
-    assert (await client.post("/subjects/s/versions?normalize=False", {"schema": one})).body["version"] == 2
-    assert (await client.post("/subjects/s?normalize=TRUE", {"schema": one})).body["version"] == 1
+    assert (await client.post("/subjects/s/versions?normalize=True", {"schema": schema})).body["schema"] == other
+    assert (await client.post("/subjects/s/versions?normalize=False", {"schema": schema})).body["version"] == 2
+    assert (await client.post("/subjects/s?normalize=TRUE", {"schema": schema})).body["version"] == 1
     assert (await client.put("/config/t", {"normalize": True})).body == {"normalize": True}
-    assert (await client.register("t", one)).body["schema"] == other
+    assert (await client.register("t", schema)).body["schema"] == other
 
 
 NAMES = ("a/b", "a:b", "ünïcödé-値", "a b+c", "100%", "a?b#c", "versions", "%2F", "a/", "...")
@@ -217,7 +217,7 @@ async def test_incompatible(client: Client) -> None:
 
 
 async def test_compatibility(client: Client) -> None:
-    """Against one version, the latest, or all that the level names; told in full when asked."""
+    """Against one version, the latest, or all that the level names; explained in full when asked."""
     path = "/compatibility/subjects/s/versions"
     assert (await client.post(f"{path}/latest", {"schema": RECORD})).body == {"is_compatible": True}
     assert (await client.post(path, {"schema": RECORD})).body == {"is_compatible": True}
@@ -234,9 +234,9 @@ async def test_compatibility(client: Client) -> None:
         assert (verbose["is_compatible"], bool(verbose["messages"])) == (verdict, not verdict)
     assert (await client.post(path, {"schema": BROKEN})).body == {"is_compatible": False}
     assert (await client.post(path, {"schema": "{}"})).code == 42201
-    told = await client.post(f"{path}?verbose=true", {"schema": "{}"})
-    assert (told.status, told.body["is_compatible"]) == (200, False)
-    assert "no type" in told.body["messages"][0]
+    explained = await client.post(f"{path}?verbose=true", {"schema": "{}"})
+    assert (explained.status, explained.body["is_compatible"]) == (200, False)
+    assert "no type" in explained.body["messages"][0]
     await client.delete("/subjects/s/versions/2")
     assert (await client.post(f"{path}/2", {"schema": RECORD})).code == 40402
     await client.put("/config/s", {"compatibility": "NONE"})
@@ -472,13 +472,13 @@ async def test_lists(client: Client) -> None:
     assert (await client.get("/schemas/ids/1/versions?offset=3")).body == [{"subject": "b", "version": 1}]
     assert (await client.get("/subjects?subjectPrefix=%00")).body == []
     assert "subject" not in (await client.get("/schemas/ids/1?subject=%00")).body
-    found = (await client.get("/schemas?subjectPrefix=a")).body
-    assert [(one["subject"], one["version"]) for one in found] == [("a1", 1), ("a1", 2), ("a2", 1)]
-    found = (await client.get("/schemas?subjectPrefix=a&offset=1&limit=1")).body
-    assert [(one["subject"], one["version"]) for one in found] == [("a1", 2)]
+    schemas = (await client.get("/schemas?subjectPrefix=a")).body
+    assert [(entry["subject"], entry["version"]) for entry in schemas] == [("a1", 1), ("a1", 2), ("a2", 1)]
+    schemas = (await client.get("/schemas?subjectPrefix=a&offset=1&limit=1")).body
+    assert [(entry["subject"], entry["version"]) for entry in schemas] == [("a1", 2)]
     assert len((await client.get("/schemas?limit=5000")).body) == 5
-    found = (await client.get("/schemas?subjectPrefix=a&latestOnly=true")).body
-    assert [(one["subject"], one["version"]) for one in found] == [("a1", 2), ("a2", 1)]
+    schemas = (await client.get("/schemas?subjectPrefix=a&latestOnly=true")).body
+    assert [(entry["subject"], entry["version"]) for entry in schemas] == [("a1", 2), ("a2", 1)]
 
 
 async def test_what_tools_ask_first(client: Client) -> None:

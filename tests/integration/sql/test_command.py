@@ -51,7 +51,7 @@ async def done(folder: Path, url: str, *arguments: str) -> tuple[int | None, str
 
 
 async def test_a_relay_of_its_own(tmp_path: Path, bootstrap: str) -> None:
-    """The service only sends; the command publishes until it is told to end; the status says what waits."""
+    """The service only sends; the command publishes until it is stopped; the status says what waits."""
     (tmp_path / "shop.py").write_text(MODULE)
     url = f"sqlite+aiosqlite:///{tmp_path / 'shop.db'}"
     engine = create_async_engine(url)
@@ -62,8 +62,8 @@ async def test_a_relay_of_its_own(tmp_path: Path, bootstrap: str) -> None:
         for number in range(3):
             await outbox.send(tx, orders, {"number": number}, key="k")
     code, out, _ = await done(tmp_path, url, "status", "shop:app", "--json")
-    (found,) = json.loads(out)
-    assert (code, found["topic"], found["waiting"]) == (0, "orders", 3)
+    (row,) = json.loads(out)
+    assert (code, row["topic"], row["waiting"]) == (0, "orders", 3)
     relay = await command(tmp_path, url, "relay", "shop:app", "-b", bootstrap)
     async with asyncio.timeout(patient(60)):
         while await outbox.status():

@@ -52,12 +52,17 @@ class Ledger:
         async with Producer(self.bootstrap) as producer:
             for _ in range(count):
                 giver, taker = self.chance.sample(range(ACCOUNTS), 2)
-                one = {"id": len(self.transfers), "from": giver, "to": taker, "amount": self.chance.randrange(1, 50)}
-                self.transfers.append(one)
-                await producer.send("transfers", json.dumps(one).encode(), str(giver).encode())
+                transfer = {
+                    "id": len(self.transfers),
+                    "from": giver,
+                    "to": taker,
+                    "amount": self.chance.randrange(1, 50),
+                }
+                self.transfers.append(transfer)
+                await producer.send("transfers", json.dumps(transfer).encode(), str(giver).encode())
 
     async def booked(self) -> list[int]:
-        """Ids of the transfers that were told of, copies by the relay counted once."""
+        """Ids of the transfers that were published, copies by the relay counted once."""
         by_id = {}
         async for record in read_to_end(self.bootstrap, "booked"):
             by_id[dict(record.headers)[OUTBOX_ID]] = json.loads(record.value or b"")["id"]
@@ -66,20 +71,20 @@ class Ledger:
     async def balances(self) -> dict[int, int]:
         engine = create_async_engine(self.url)
         async with engine.connect() as connection:
-            found = (await connection.execute(text("SELECT id, balance FROM accounts"))).all()
+            rows = (await connection.execute(text("SELECT id, balance FROM accounts"))).all()
         await engine.dispose()
-        return dict(tuple(row) for row in found)
+        return dict(tuple(row) for row in rows)
 
     async def settle(self) -> None:
         """Wait until all is booked; then check that it was, each once, and that the order of each giver is kept."""
         async with asyncio.timeout(SECONDS):
             while len(await self.booked()) < len(self.transfers):
                 await asyncio.sleep(0.02)
-        assert await self.booked() == [one["id"] for one in self.transfers]
+        assert await self.booked() == [transfer["id"] for transfer in self.transfers]
         wanted = dict.fromkeys(range(ACCOUNTS), START)
-        for one in self.transfers:
-            wanted[one["from"]] -= one["amount"]
-            wanted[one["to"]] += one["amount"]
+        for transfer in self.transfers:
+            wanted[transfer["from"]] -= transfer["amount"]
+            wanted[transfer["to"]] += transfer["amount"]
         assert await self.balances() == wanted
         firsts: dict[bytes | None, dict[int, None]] = collections.defaultdict(dict)
         async for record in read_to_end(self.bootstrap, "booked"):
@@ -163,7 +168,7 @@ async def test_processes_that_are_killed_under_load(postgres: Postgres, bootstra
 @pytest.mark.postgres
 @pytest.mark.parametrize("resume", ["group", "database"])
 async def test_postgresql_is_killed_under_load(bootstrap: str, resume: Any) -> None:
-    """It comes back after a while, twice; no record is put aside, none counts twice, nobody has to restart the service."""
+    """It comes back after a while, twice; no record is put aside, none counts twice, the service needs no restart."""
     with Postgres() as server:
         ledger = Ledger(bootstrap, server.url)
         await ledger.open()

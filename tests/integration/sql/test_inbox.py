@@ -81,10 +81,10 @@ def test_one_that_a_module_declares_runs_in_one_event_loop_after_another(tmp_pat
 
 async def test_a_record_is_handled_once_for_each_group(store: Sql, engine: AsyncEngine) -> None:
     """The second time it enters as None; another group, partition or offset is another record."""
-    for group, one in itertools.product(("a", "b"), (record(0), record(1), record(0, partition=1))):
-        async with store.handling(group, one) as tx:
+    for group, handled in itertools.product(("a", "b"), (record(0), record(1), record(0, partition=1))):
+        async with store.handling(group, handled) as tx:
             assert tx is not None
-            await write(tx, one.offset)
+            await write(tx, handled.offset)
     async with store.handling("a", record(0)) as tx:
         assert tx is None
     assert await written(engine) == [0, 0, 0, 0, 1, 1]
@@ -214,11 +214,11 @@ async def test_a_late_owner_cannot_slip_in_while_its_row_is_pruned(store: Sql, e
 async def test_several_instances_create_the_tables_at_once(url: str) -> None:
     """And again, which changes nothing."""
     engines = [create_async_engine(url) for _ in range(6)]
-    await asyncio.gather(*(create_all(one) for one in engines))
+    await asyncio.gather(*(create_all(engine) for engine in engines))
     await create_all(engines[0])
     assert await rows(engines[0]) == 0
-    for one in engines:
-        await one.dispose()
+    for engine in engines:
+        await engine.dispose()
 
 
 async def test_other_names(engine: AsyncEngine) -> None:
@@ -257,9 +257,9 @@ class Service:
         self.calls: list[int] = []
 
         @self.app.subscribe(self.payments, retry=Retry(attempts=1), sql=self.store, concurrency=4)
-        async def handle(one: int, tx: AsyncConnection) -> None:
-            self.calls.append(one)
-            await write(tx, one)
+        async def handle(number: int, tx: AsyncConnection) -> None:
+            self.calls.append(number)
+            await write(tx, number)
 
     async def send(self, *numbers: int) -> None:
         for number in numbers:
@@ -328,9 +328,10 @@ async def test_a_database_that_was_set_back(engine: AsyncEngine, bootstrap: str,
         await connection.execute(text("DELETE FROM done WHERE n >= 12 AND n <> 16"))
         await connection.execute(text("UPDATE busway_floors SET floor = 4"))
         handled = [(0, 4), (0, 5), (1, 4), (1, 5), (0, 8)]
-        one = {"group_id": "bank", "topic": "payments"}
+        partition_columns = {"group_id": "bank", "topic": "payments"}
         await connection.execute(
-            insert(INBOX), [{**one, "partition": partition, "offset": offset} for partition, offset in handled]
+            insert(INBOX),
+            [{**partition_columns, "partition": partition, "offset": offset} for partition, offset in handled],
         )
     again = Service(engine, bootstrap, resume=resume)
     async with again.app:
@@ -395,8 +396,8 @@ async def test_a_tail_that_was_lost_is_forgotten(engine: AsyncEngine, bootstrap:
         await eventually(lambda: _is(rows(engine), 0))
     async with engine.begin() as connection:  # as if there had been more
         await connection.execute(text("UPDATE busway_floors SET floor = 9 WHERE partition = 0"))
-        one = {"group_id": "bank", "topic": "payments", "partition": 0}
-        await connection.execute(insert(INBOX), [{**one, "offset": 11}])
+        partition_columns = {"group_id": "bank", "topic": "payments", "partition": 0}
+        await connection.execute(insert(INBOX), [{**partition_columns, "offset": 11}])
     again = Service(engine, bootstrap, resume="database")
     async with again.app:
         await eventually(lambda: _is(_assigned(again), 2))
@@ -408,8 +409,8 @@ async def test_a_tail_that_was_lost_is_forgotten(engine: AsyncEngine, bootstrap:
 async def test_two_handlers_of_one_topic_need_two_names(engine: AsyncEngine, bootstrap: str) -> None:
     """Each has an inbox of its own under its own name."""
     await _own_table(engine)
-    one, two = Sql(engine), Sql(engine, name="audit")
-    await one.create_tables()
+    first, second = Sql(engine), Sql(engine, name="audit")
+    await first.create_tables()
     app = App("bank", bootstrap, consumer=FAST)
     payments = app.topic("payments", value=int, format="json")
 
@@ -419,8 +420,8 @@ async def test_two_handlers_of_one_topic_need_two_names(engine: AsyncEngine, boo
     async def audit(payment: int, tx: AsyncConnection) -> None:
         await write(tx, -payment)
 
-    app.subscribe(payments, sql=one)(book)
-    app.subscribe(payments, sql=two)(audit)
+    app.subscribe(payments, sql=first)(book)
+    app.subscribe(payments, sql=second)(audit)
     async with app:
         await app.send(payments, 1)
         await has_written(engine, [-1, 1])
@@ -494,6 +495,6 @@ async def test_handlers_at_once_and_failures_at_random(engine: AsyncEngine) -> N
                     continue
                 return
 
-    await asyncio.gather(*(attempt(*one) for one in work))
+    await asyncio.gather(*(attempt(*attempted) for attempted in work))
     assert await written(engine) == list(range(60))
     assert issubclass(DatabaseUnreachable, Exception)

@@ -48,17 +48,17 @@ class Shop:
         """The topic's records, once there are so many and none waits."""
         async with asyncio.timeout(patient(20)):
             while True:
-                found = [record async for record in read_to_end(str(self.app.bootstrap_servers), "paid")]
-                if len(found) >= count and not await waiting(self.engine):
-                    return found
+                records = [record async for record in read_to_end(str(self.app.bootstrap_servers), "paid")]
+                if len(records) >= count and not await waiting(self.engine):
+                    return records
                 await asyncio.sleep(0.01)
 
 
 async def waiting(engine: AsyncEngine) -> int:
     """Rows that are not published."""
     async with engine.connect() as connection:
-        those = select(func.count()).select_from(OUTBOX).where(OUTBOX.c.published_ms.is_(None))
-        return int(await connection.scalar(those) or 0)
+        unpublished = select(func.count()).select_from(OUTBOX).where(OUTBOX.c.published_ms.is_(None))
+        return int(await connection.scalar(unpublished) or 0)
 
 
 @contextlib.asynccontextmanager
@@ -82,7 +82,7 @@ async def shop(engine: AsyncEngine, bootstrap: str) -> Shop:
 
 def amounts(records: list[Record]) -> list[int]:
     """In the order of offsets, for one key."""
-    return [json.loads(record.value or b"")["amount"] for record in sorted(records, key=lambda one: one.offset)]
+    return [json.loads(record.value or b"")["amount"] for record in sorted(records, key=lambda record: record.offset)]
 
 
 async def test_what_commits_is_sent_and_what_rolls_back_is_not(shop: Shop) -> None:
@@ -158,8 +158,8 @@ async def test_the_relay_catches_up_and_keeps_the_order_of_keys(shop: Shop) -> N
         records = await shop.published(1200)
     assert relay.published == 1200
     for account in "abcdefgh":
-        mine = amounts([record for record in records if record.key == account.encode()])
-        assert mine == sorted(mine)
+        own_amounts = amounts([record for record in records if record.key == account.encode()])
+        assert own_amounts == sorted(own_amounts)
     assert len({dict(record.headers)[OUTBOX_ID] for record in records}) == 1200
 
 
@@ -199,8 +199,8 @@ async def test_other_processes_wake_the_relay_by_notify(postgres: Any, bootstrap
         for number in range(5):
             await other.pay("a", number)
             await shop.published(number + 1)
-    for one in (engine, elsewhere):
-        await one.dispose()
+    for used_engine in (engine, elsewhere):
+        await used_engine.dispose()
 
 
 @pytest.mark.postgres
@@ -210,7 +210,7 @@ async def test_one_relay_leads_and_another_takes_over(postgres: Any, bootstrap: 
 
     await emptied(postgres)
     engines = [create_async_engine(postgres.url) for _ in range(3)]
-    shops = [Shop(one, bootstrap, poll_interval_s=0.05) for one in engines]
+    shops = [Shop(engine, bootstrap, poll_interval_s=0.05) for engine in engines]
     await shops[0].outbox.create_tables()
     stacks = [contextlib.AsyncExitStack() for _ in shops]
     relays = [
@@ -218,22 +218,22 @@ async def test_one_relay_leads_and_another_takes_over(postgres: Any, bootstrap: 
     ]
     for turn in range(3):
         async with asyncio.timeout(patient(20)):
-            leads = [asyncio.ensure_future(one.leading.wait()) for one in relays]
+            leads = [asyncio.ensure_future(relay.leading.wait()) for relay in relays]
             await asyncio.wait(leads, return_when=asyncio.FIRST_COMPLETED)
             for lead in leads:
                 lead.cancel()
-        (leader,) = [number for number, one in enumerate(relays) if one.leading.is_set()]
+        (leader,) = [number for number, relay in enumerate(relays) if relay.leading.is_set()]
         for number in range(20):
             await shops[0].pay(f"k{number}", turn)
         assert len(await shops[0].published(20 * (turn + 1))) == 20 * (turn + 1)
         await stacks.pop(leader).aclose()
         relays.pop(leader)
-    for one in engines:
-        await one.dispose()
+    for engine in engines:
+        await engine.dispose()
 
 
 async def test_a_row_that_cannot_be_published_holds_its_key_alone(shop: Shop) -> None:
-    """Too large: its key waits behind it, others flow; a topic that is not there holds nobody else. Both go on when they can."""
+    """Too large: its key waits behind it, others flow; a topic that is not there holds no other row. Both go on when they can."""
     big = shop.app.topic("big", value=bytes, format="raw")
     async with Admin(str(shop.app.bootstrap_servers)) as admin:
         await admin.create_topics([NewTopic("big", 1, configs={"max.message.bytes": "2000"})])
@@ -259,7 +259,10 @@ async def test_a_row_that_cannot_be_published_holds_its_key_alone(shop: Shop) ->
         while await waiting(shop.engine) > 3:
             await asyncio.sleep(0.01)
         assert await of_big() == [b"flows"]
-        assert [(one.topic, one.waiting) for one in await shop.outbox.status()] == [("big", 2), ("not/a/topic", 1)]
+        assert [(topic.topic, topic.waiting) for topic in await shop.outbox.status()] == [
+            ("big", 2),
+            ("not/a/topic", 1),
+        ]
         async with Admin(str(shop.app.bootstrap_servers)) as admin:
             await admin.alter_configs("big", {"max.message.bytes": None})
         while await waiting(shop.engine) > 1:
@@ -277,7 +280,7 @@ async def test_rows_may_be_kept(engine: AsyncEngine, bootstrap: str) -> None:
     async with engine.connect() as connection:
         columns = "aggregatetype, aggregateid, type, payload, published_ms > 0"
         (row,) = (await connection.execute(text(f"SELECT {columns} FROM busway_outbox"))).all()
-    assert [bytes(one) if isinstance(one, memoryview) else one for one in row] == [
+    assert [bytes(value) if isinstance(value, memoryview) else value for value in row] == [
         "paid", b"a", "Paid", b'{"account":"a","amount":1}', True,
     ]  # fmt: skip
 

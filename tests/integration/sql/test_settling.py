@@ -46,9 +46,9 @@ async def test_settling_waits_for_the_outbox(
     status = Outbox.status
 
     async def status_then_allow(self: Outbox) -> object:
-        found = await status(self)
+        current = await status(self)
         held.set()
-        return found
+        return current
 
     with caplog.at_level(logging.INFO):
         async with app.test() as bus:
@@ -60,5 +60,5 @@ async def test_settling_waits_for_the_outbox(
             assert [record.value for record in await bus.records(parcels)] == [1, 2, 3]
             held.set()
     await engine.dispose()
-    told = {record.name.partition(".")[0] for record in caplog.records}
-    assert not told & {"httpx2", "uvicorn", "alembic"}
+    loggers = {record.name.partition(".")[0] for record in caplog.records}
+    assert not loggers & {"httpx2", "uvicorn", "alembic"}

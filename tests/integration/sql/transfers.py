@@ -59,11 +59,11 @@ def build(url: str, bootstrap: str, crash: Crash | None = None, **options: Any) 
         event.listen(engine.sync_engine, "before_cursor_execute", _watching(crash))
 
     @app.subscribe(transfers, concurrency=4, sql=Sql(engine, **options))
-    async def move(one: dict, tx: AsyncConnection) -> None:  # type: ignore[type-arg]
-        for account, amount in sorted([(one["from"], -one["amount"]), (one["to"], one["amount"])]):
+    async def move(transfer: dict, tx: AsyncConnection) -> None:  # type: ignore[type-arg]
+        for account, amount in sorted([(transfer["from"], -transfer["amount"]), (transfer["to"], transfer["amount"])]):
             change = text("UPDATE accounts SET balance = balance + :amount WHERE id = :id")
             await tx.execute(change, {"amount": amount, "id": account})
-        await outbox.send(tx, booked, one, key=str(one["from"]))
+        await outbox.send(tx, booked, transfer, key=str(transfer["from"]))
         if crash is not None:
             crash.at("in-transaction")
 

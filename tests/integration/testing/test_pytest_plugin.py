@@ -56,7 +56,7 @@ def test_a_plain_test_has_a_fresh_cluster(busway_cluster):
 
 
 def test_tests_of_a_user_run_on_the_fixtures(tmp_path: Path) -> None:
-    """A test file of somebody else's project, in a pytest of its own."""
+    """A test file of a foreign project, in a pytest of its own."""
     (tmp_path / "test_rides.py").write_text(TESTS)
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-o", "asyncio_mode=auto",

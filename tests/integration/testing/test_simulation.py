@@ -1,4 +1,4 @@
-"""A user's service under simulation: what holds, what is found, what is told of it, what is refused."""
+"""A user's service under simulation: what holds, what is found, what is reported, what is refused."""
 
 import asyncio
 import dataclasses
@@ -145,7 +145,7 @@ async def totals_are_exact(bus: SimulatedBus) -> None:
 
 async def each_is_billed(bus: SimulatedBus) -> None:
     """At least once."""
-    assert len({(one.key, one.value.amount) for one in await bus.records(BILLS)}) == len(
+    assert len({(record.key, record.value.amount) for record in await bus.records(BILLS)}) == len(
         {(sent.key, sent.value.amount) for sent in bus.sent}
     ), "an order was not billed"
 
@@ -157,7 +157,7 @@ def test_a_service_that_looks_at_offsets_is_exact() -> None:
 
 async def each_is_billed_once(bus: SimulatedBus) -> None:
     """No more and no less."""
-    billed = Counter((one.key, one.value.amount) for one in await bus.records(BILLS))
+    billed = Counter((record.key, record.value.amount) for record in await bus.records(BILLS))
     assert billed == Counter((sent.key, sent.value.amount) for sent in bus.sent)
 
 
@@ -172,9 +172,9 @@ def test_a_service_that_is_exactly_once_need_not_look() -> None:
 )
 def test_a_service_that_is_wrong_is_found(service: Callable[[], App], holds: Any) -> None:
     """Within few seeds; the story tells of the fault that did it, and the seed that is named shows it again."""
-    with pytest.raises(SimulationFailed) as found:
+    with pytest.raises(SimulationFailed) as failure:
         simulate(service, workload=customers, properties=[holds], seeds=30)
-    failed = found.value
+    failed = failure.value
     assert failed.history.problem is not None
     assert holds.__name__ in failed.history.problem
     assert failed.history.faults
@@ -192,9 +192,9 @@ def test_what_holds_always_is_looked_at_meanwhile() -> None:
     async def never_more_than_three(bus: SimulatedBus) -> None:
         assert len(await bus.records(ORDERS)) <= 3, "there are more"
 
-    with pytest.raises(SimulationFailed, match="never_more_than_three: there are more") as found:
+    with pytest.raises(SimulationFailed, match="never_more_than_three: there are more") as failure:
         simulate(shop, workload=customers, invariants=[never_more_than_three], seed="1:")
-    assert "is whole again" not in found.value.history.story
+    assert "is whole again" not in failure.value.history.story
 
 
 def test_time_and_chance_of_a_service_are_the_seeds() -> None:

@@ -28,14 +28,14 @@ def main() -> int:
     abouts: list[About] = [given.about] if given.about else ["transactions", "groups"]
     transcripts: list[str] = []
 
-    def found(transcript: str) -> None:
+    def report(transcript: str) -> None:
         transcripts.append(transcript)
         print(transcript, end="\n\n", flush=True)
 
     with ApacheKafka(SETTINGS) as kafka, Brokers(kafka) as brokers:
         for about in abouts:
             begun = time.monotonic()
-            hunt(brokers, about, given.sequences, first, found)
+            hunt(brokers, about, given.sequences, first, report)
             counts = brokers.counts
             print(
                 f"{about}: so far {counts.sequences} sequences, {counts.calls} calls ({counts.left_out} left out), "

@@ -153,7 +153,7 @@ async def _classic(world: World) -> Ending:
                 world.member_name(each.member_id),
                 each.group_instance_id or "",
                 # On purpose: members of a consumer group that becomes a classic one and has to rebalance keep what they have
-                # (`migration.downgrade`), in Kafka what they were to have.
+                # (`migration.downgrade`), in Kafka their target assignment.
                 each.member_assignment if group.group_state == "Stable" else b"",
             )
             for each in group.members

@@ -57,10 +57,10 @@ class GroupModel:
             case ConsumerGroupHeartbeatRequest() if not answer.error_code:
                 self._beat(request, answer)
 
-    def against(self, found: Ending) -> list[str]:
+    def against(self, ending: Ending) -> list[str]:
         """What is not as it must be after all calls."""
         problems = []
-        classic, modern = found["classic group"], found["consumer group"]
+        classic, modern = ending["classic group"], ending["consumer group"]
         if modern["error"] == "NONE":
             expected = len(self._classic) + len(self._modern)
             if len(modern["members"]) != expected:

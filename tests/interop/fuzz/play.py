@@ -147,11 +147,11 @@ class Brokers:
             if ours != kafkas or ours[0].startswith("the model:"):
                 raise Difference("\n".join([*story, f"{call}\n   ours: {ours}\n kafka: {kafkas}"]))
             story.append(f"{call}: {ours}")
-        mine, theirs = await asyncio.gather(*(side.end() for side in sides))
+        our_end, kafka_end = await asyncio.gather(*(side.end() for side in sides))
         differences = [
-            f"at the end, {what}\n   ours: {mine[what]}\n kafka: {theirs[what]}"
-            for what in mine
-            if mine[what] != theirs[what] or (what == "the models" and mine[what])
+            f"at the end, {what}\n   ours: {our_end[what]}\n kafka: {kafka_end[what]}"
+            for what in our_end
+            if our_end[what] != kafka_end[what] or (what == "the models" and our_end[what])
         ]
         if differences:
             raise Difference("\n".join(story + differences))

@@ -17,14 +17,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.broker import Broker
 from tests.interop.judges import readings
-from tests.interop.judges.loops import Loop, Told
+from tests.interop.judges.loops import Arguments, Loop
 from tests.interop.judges.telling import Teller, Telling
 from tests.simulation.history import Partition, value_of
 from tests.support.patience import patient
 
 PATIENCE_SECONDS = patient(60.0)
 IN_ORDER = (0, 128 + signal.SIGTERM)
-"""What a member ends with that was told to; Java's end with the latter."""
+"""What a member ends with that was asked to; Java's end with the latter."""
 REPLACED_MAX = 24
 """Members that may end because they were fenced or could not know how a commit ended; a new one takes over."""
 
@@ -38,7 +38,7 @@ def _nothing(_: str) -> str | None:
 
 
 class Feeder:
-    """Writes values that nobody else writes; each is told when it is acknowledged."""
+    """Writes values that no other writes; each is reported when it is acknowledged."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, history: Telling) -> None:
         self._topic, self._partitions, self._history = topic, partitions, history
@@ -60,10 +60,10 @@ class Feeder:
             value = value_of("feeder", number, partition)
             since = time.monotonic_ns()
 
-            def told(problem: object, message: object, value: bytes = value, since: int = since) -> None:
+            def on_delivery(problem: object, message: object, value: bytes = value, since: int = since) -> None:
                 self._told(problem, message, value, since)
 
-            self._producer.produce(self._topic, value, partition=partition.number, on_delivery=told)
+            self._producer.produce(self._topic, value, partition=partition.number, on_delivery=on_delivery)
             self._producer.poll(0)
         self.fed += count
 
@@ -93,13 +93,15 @@ class Watcher:
     def _run(self) -> None:
         while not self._ended:
             since = time.monotonic_ns()
-            found = [each for each in self._consumer.consume(1000, 0.2) if each.error() is None]
-            if not found:
+            messages = [each for each in self._consumer.consume(1000, 0.2) if each.error() is None]
+            if not messages:
                 continue
-            records = [[f"{each.topic()}-{each.partition()}", each.offset(), each.value().decode()] for each in found]
+            records = [
+                [f"{each.topic()}-{each.partition()}", each.offset(), each.value().decode()] for each in messages
+            ]
             self._history.tell("committed_poll", "watcher", since=since, records=records)
             with self._more:
-                self._seen.update(each.value().partition(b"~")[0] for each in found)
+                self._seen.update(each.value().partition(b"~")[0] for each in messages)
                 self._more.notify_all()
         self._consumer.close()
 
@@ -151,7 +153,7 @@ class Course:
         protocol = self.protocol if self.loop.in_group else f"assigned:{self._share(slot)}"
         self.begun += 1
         process = f"{self.loop.name}-{slot}-{self.begun}"
-        told = Told(
+        arguments = Arguments(
             bootstrap=self.broker.bootstrap_servers,
             source=f"{self.name}-in",
             target=f"{self.name}-out",
@@ -162,7 +164,7 @@ class Course:
             protocol=protocol,
         )
         translate = _as_it_is if self.loop.tells else _nothing
-        command = self.loop.command(told)
+        command = self.loop.command(arguments)
         self.members[slot] = Teller(process, command, self.history, self.loop.environment, translate)
         self.deeds.append(f"start {slot}")
 
@@ -196,7 +198,7 @@ class Course:
         self.deeds.append("kill broker")
 
     def alive(self) -> None:
-        """Whoever had to end is replaced; whoever ended otherwise has failed."""
+        """A member that had to end is replaced; one that ended otherwise has failed."""
         for slot, member in list(self.members.items()):
             if member.code == 0 and self.loop.ends:
                 self.members.pop(slot).kill()
@@ -235,7 +237,7 @@ class Course:
             for at, (deed, slot) in enumerate(deeds):
                 feeder.feed(min(part, self.records - feeder.fed))
                 watcher.wait(part * at + part // 2, self.alive, self.said)
-                if at == 0:  # nobody has been killed yet, so it is there
+                if at == 0:  # none has been killed yet, so it is there
                     self._look_at_protocol(admin)
                 deed(slot)
             feeder.feed(self.records - feeder.fed)
@@ -250,7 +252,7 @@ class Course:
         self._read(admin)
 
     def _look_at_protocol(self, admin: AdminClient) -> None:
-        """A client that does not like what it is told may take another protocol without a word."""
+        """A client that does not like its protocol may take another protocol without a word."""
         if self.loop.in_group:
             listed = admin.list_consumer_groups().result(patient(20)).valid
             (kind,) = [each.type for each in listed if each.group_id == self.name]
@@ -261,5 +263,5 @@ class Course:
         self.history.tell("copy", "course", source=f"{self.name}-in", target=f"{self.name}-out")
         readings.read_all(bootstrap, f"{self.name}-out", self.partitions, self.history)
         readings.read_input(bootstrap, f"{self.name}-in", self.partitions, self.history)
-        if self.loop.tells:  # which offsets are right is known by the transactions that are told
+        if self.loop.tells:  # which offsets are right is known by the transactions that are reported
             readings.look_at_offsets(admin, self.name, f"{self.name}-in", self.partitions, self.history)

@@ -3,7 +3,7 @@
 Here: how each is started.
 Not here: what happens to them (`course`).
 
-A program is told BOOTSTRAP SOURCE TARGET GROUP TRANSACTIONAL_ID PROCESS SIZE PROTOCOL. It reads as a member of the group, writes each record to the target's partition of the
+The arguments of a program are BOOTSTRAP SOURCE TARGET GROUP TRANSACTIONAL_ID PROCESS SIZE PROTOCOL. It reads as a member of the group, writes each record to the target's partition of the
 same number, with `~` and a name of the attempt behind its value, and commits up to SIZE records and their offsets in one transaction; SIGTERM ends it in order. It prints a
 history of these transactions (`tests.support.judging.lines`). PROTOCOL is the group's: `classic`, `consumer`, or `assigned:0,3` where the program has partitions of its own.
 """
@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What a program is told."""
+class Arguments:
+    """Arguments of a program."""
 
     bootstrap: str
     source: str
@@ -46,7 +46,7 @@ class Loop:
 
     Attributes:
         in_group: its members share the partitions among themselves.
-        protocols: of groups, that it can be told.
+        protocols: of groups, that it can use.
         ends: a member ends by itself once it has passed on what was there when it was given its partitions.
         tells: its output is a history.
         gives_up: it ends with when it does not get over a transaction that the coordinator has ended, as while the broker was away for long.
@@ -59,9 +59,9 @@ class Loop:
     tells: bool = True
     gives_up: tuple[int, ...] = (3,)
 
-    def command(self, told: Told) -> list[str]:
+    def command(self, arguments: Arguments) -> list[str]:
         """The command line of a member."""
-        return [sys.executable, "-m", f"tests.interop.programs.passing_with_{self.name}", *told.words()]
+        return [sys.executable, "-m", f"tests.interop.programs.passing_with_{self.name}", *arguments.words()]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -72,25 +72,25 @@ class Loop:
 class FranzGoLoop(Loop):
     """franz-go's `GroupTransactSession`."""
 
-    def command(self, told: Told) -> list[str]:
+    def command(self, arguments: Arguments) -> list[str]:
         """Built on first use."""
-        return [str(install_foreign.franz_go()), "pass_on", *told.words()]
+        return [str(install_foreign.franz_go()), "pass_on", *arguments.words()]
 
 
 class JavaCopier(Loop):
     """Apache Kafka's `TransactionalMessageCopier`, which its own system tests are made with: it tells nothing, aborts a third of its transactions."""
 
-    def command(self, told: Told) -> list[str]:
+    def command(self, arguments: Arguments) -> list[str]:
         """In a group."""
         named = {
-            "--broker-list": told.bootstrap,
-            "--input-topic": told.source,
+            "--broker-list": arguments.bootstrap,
+            "--input-topic": arguments.source,
             "--input-partition": "0",
-            "--output-topic": told.target,
-            "--consumer-group": told.group,
-            "--transaction-size": str(told.size),
+            "--output-topic": arguments.target,
+            "--consumer-group": arguments.group,
+            "--transaction-size": str(arguments.size),
             "--transaction-timeout": "5000",
-            "--transactional-id": told.transactional_id,
+            "--transactional-id": arguments.transactional_id,
         }
         words = [word for pair in named.items() for word in pair]
         modes = ("--group-mode", "--use-group-metadata", "--enable-random-aborts")

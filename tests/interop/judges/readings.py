@@ -39,9 +39,9 @@ def consumer(bootstrap: str, isolation: str, **settings: Any) -> Consumer:
 def ends(bootstrap: str, topic: str, partitions: int, isolation: str) -> dict[int, int]:
     """How far a reader may read."""
     reader = consumer(bootstrap, isolation)
-    found = {n: reader.get_watermark_offsets(TopicPartition(topic, n), 20)[1] for n in range(partitions)}
+    end_offsets = {n: reader.get_watermark_offsets(TopicPartition(topic, n), 20)[1] for n in range(partitions)}
     reader.close()
-    return found
+    return end_offsets
 
 
 def settled(bootstrap: str, topic: str, partitions: int, history: Telling) -> dict[int, int]:
@@ -53,8 +53,8 @@ def settled(bootstrap: str, topic: str, partitions: int, history: Telling) -> di
         if stable == high or time.monotonic() > deadline:
             break
     for number in stable:
-        told = {"partition": f"{topic}-{number}", "stable": stable[number], "high": high[number], "last": True}
-        history.tell("stable_offset", "ends", **told)
+        fields = {"partition": f"{topic}-{number}", "stable": stable[number], "high": high[number], "last": True}
+        history.tell("stable_offset", "ends", **fields)
     return stable
 
 
@@ -96,8 +96,8 @@ def read_all(bootstrap: str, topic: str, partitions: int, history: Telling) -> i
         for partition, offset, value in read(bootstrap, topic, upto):
             by_partition[partition].append([f"{topic}-{partition}", offset, value])
         for number, records in by_partition.items():
-            told = {"partition": f"{topic}-{number}", "records": records}
-            history.tell("committed_read", f"final {reading}", reading=reading, **told)
+            fields = {"partition": f"{topic}-{number}", "records": records}
+            history.tell("committed_read", f"final {reading}", reading=reading, **fields)
         count = sum(map(len, by_partition.values()))
     return count
 
@@ -110,8 +110,8 @@ def read_input(bootstrap: str, topic: str, partitions: int, history: Telling) ->
     for partition, offset, value in read_with_librdkafka(bootstrap, topic, upto):
         by_partition[partition].append([f"{topic}-{partition}", offset, value])
     for number, records in by_partition.items():
-        told = {"partition": f"{topic}-{number}", "end": upto[number], "records": records}
-        history.tell("final_read", "final", **told)
+        fields = {"partition": f"{topic}-{number}", "end": upto[number], "records": records}
+        history.tell("final_read", "final", **fields)
 
 
 def look_at_offsets(admin: AdminClient, group: str, topic: str, partitions: int, history: Telling) -> None:
@@ -121,5 +121,5 @@ def look_at_offsets(admin: AdminClient, group: str, topic: str, partitions: int,
     for place in asked.result(patient(20)).topic_partitions:
         offset = None if place.offset < 0 else place.offset
         for reading in READERS:
-            told = {"partition": f"{topic}-{place.partition}", "offset": offset, "last": True}
-            history.tell("group_offset", reading, group=group, **told)
+            fields = {"partition": f"{topic}-{place.partition}", "offset": offset, "last": True}
+            history.tell("group_offset", reading, group=group, **fields)

@@ -1,4 +1,4 @@
-"""The history of a course, as it is told by many at once.
+"""The history of a course, as many report it at once.
 
 Here: the file, and programs whose output is part of it.
 Not here: what is done with them (`course`).
@@ -34,7 +34,7 @@ class Telling:
             self._out.write(text)
 
     def wake(self) -> None:
-        """Something was said, or somebody has ended: who waits for it may look."""
+        """Something was said, or a program has ended: waiters look again."""
         with self._news:
             self._news.notify_all()
 
@@ -47,9 +47,9 @@ class Telling:
         with self._news:
             assert self._news.wait_for(done, PATIENCE_SECONDS), said()
 
-    def tell(self, f: str, process: str, **told: Any) -> None:
+    def tell(self, f: str, process: str, **fields: Any) -> None:
         """Something that is over at this moment."""
-        self.add(line(f, process, **told))
+        self.add(line(f, process, **fields))
 
     def close(self) -> None:
         """All of it is in the file."""
@@ -58,7 +58,7 @@ class Telling:
 
 
 class Teller:
-    """A program that tells what it does; what is in the pipe when it is killed has been told.
+    """A program that tells what it does; what is in the pipe when it is killed counts.
 
     Args:
         translate: what a line of its output means; None where it means nothing.
@@ -84,8 +84,8 @@ class Teller:
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for text in self._process.stdout:
-            if text.endswith("\n") and (told := self._translate(text)) is not None:
-                self._history.add(told)
+            if text.endswith("\n") and (translated := self._translate(text)) is not None:
+                self._history.add(translated)
             self._history.wake()
         self._process.wait()
         self._history.wake()

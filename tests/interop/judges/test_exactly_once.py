@@ -60,5 +60,5 @@ def test_every_record_is_passed_on_once(
     with history.file.open() as lines:
         report = judge(read(lines))
     assert not report.anomalies, f"{history.file}\n{report.text()}"
-    told = f"{records} records, {course.begun} members, {report.committed} committed, {report.aborted} aborted"
-    ledger.note_tool(f"{loop.name}, exactly once, {protocol}", told)
+    summary = f"{records} records, {course.begun} members, {report.committed} committed, {report.aborted} aborted"
+    ledger.note_tool(f"{loop.name}, exactly once, {protocol}", summary)

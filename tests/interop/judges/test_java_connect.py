@@ -54,7 +54,7 @@ class File:
         more = [value_of("file", len(self.lines) + n, Partition(TOPIC, 0)).decode() for n in range(count)]
         self.lines += more
         with self.path.open("a") as out:
-            out.write("".join(f"{one}\n" for one in more))
+            out.write("".join(f"{value}\n" for value in more))
 
 
 def test_each_line_of_a_file_is_written_once(judged_broker: Broker, tmp_path: Path, ledger: Ledger) -> None:

@@ -74,10 +74,10 @@ class Smoke:
         )
 
     def wait(self, words: str) -> None:
-        """Until somebody prints them.
+        """Until a program prints them.
 
         Raises:
-            AssertionError: nobody does, or somebody prints that something is wrong.
+            AssertionError: none does, or one prints that something is wrong.
         """
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
@@ -94,12 +94,12 @@ class Smoke:
 
     def said(self) -> str:
         """The last of what was printed, and all complaints."""
-        return "".join(self.all[-60:]) + "\n".join(f"{one.name}: {one.errors}" for one in self.running)
+        return "".join(self.all[-60:]) + "\n".join(f"{client.name}: {client.errors}" for client in self.running)
 
     def close(self) -> None:
-        """Nobody runs any more."""
-        for one in self.running:
-            one.kill()
+        """No program runs any more."""
+        for client in self.running:
+            client.kill()
 
 
 def test_the_smoke_test_of_kafka_streams(judged_broker: Broker, tmp_path: Path, ledger: Ledger) -> None:

@@ -24,7 +24,7 @@ FED = 3000
 
 def peer_warnings(tellers: Iterable[Teller]) -> str:
     """Of all, and what they ended with."""
-    return "\n".join(f"{one.name}, {one.code}: {one.errors}" for one in tellers)
+    return "\n".join(f"{teller.name}, {teller.code}: {teller.errors}" for teller in tellers)
 
 
 def made(broker: Broker, topic: str) -> None:
@@ -60,8 +60,8 @@ def test_what_verifiable_producers_were_acknowledged_is_there(
         history.until(lambda: tellers[0].code == 0, said)
         count = readings.read_all(bootstrap, "verified", PARTITIONS, history)
     finally:
-        for one in tellers:
-            one.kill()
+        for teller in tellers:
+            teller.kill()
         history.close()
     assert count >= first.count + second.count > FIRST // 4 + SECOND
     with history.file.open() as lines:
@@ -105,12 +105,12 @@ def test_verifiable_consumers_read_all(protocol: str, judged_broker: Broker, tmp
         assert tellers[1].leave() in (0, 143)
         all_read(FED * 4)
         feeder.finish()
-        for one in tellers[2:]:
-            assert one.leave() in (0, 143)
+        for teller in tellers[2:]:
+            assert teller.leave() in (0, 143)
         readings.read_input(bootstrap, "consumed", PARTITIONS, history)
     finally:
-        for one in tellers:
-            one.kill()
+        for teller in tellers:
+            teller.kill()
         history.close()
     with history.file.open() as lines:
         report = judge(read(lines))

@@ -62,7 +62,9 @@ def test_verifiable_share_consumers_are_handed_all(sharing_broker: Broker, tmp_p
         tellers.append(Teller(f"member-{number}", command, history, translate=lines))
 
     def said() -> str:
-        return "\n".join([f"{len(values)} handed out", *(f"{one.name}, {one.code}: {one.errors}" for one in tellers)])
+        return "\n".join(
+            [f"{len(values)} handed out", *(f"{teller.name}, {teller.code}: {teller.errors}" for teller in tellers)]
+        )
 
     def all_handed(count: int) -> None:
         history.until(lambda: len(values) >= count, said)
@@ -84,12 +86,12 @@ def test_verifiable_share_consumers_are_handed_all(sharing_broker: Broker, tmp_p
         assert tellers[1].leave() in (0, 143)
         all_handed(FED * 4)
         feeder.finish()
-        for one in tellers[2:]:
-            assert one.leave() in (0, 143)
+        for teller in tellers[2:]:
+            assert teller.leave() in (0, 143)
         history.tell("queue_done", "test", group="sharing", topic="queued")
     finally:
-        for one in tellers:
-            one.kill()
+        for teller in tellers:
+            teller.kill()
         history.close()
     with history.file.open() as lines:
         report = judge(read(lines))

@@ -18,7 +18,7 @@ HEAP = ("-Xmx96m",)
 
 def producer_command(bootstrap: str, topic: str, count: int, prefix: int) -> list[str]:
     """Writes so many values "{prefix}.{number}"."""
-    told = (
+    arguments = (
         "--bootstrap-server",
         bootstrap,
         "--topic",
@@ -28,22 +28,22 @@ def producer_command(bootstrap: str, topic: str, count: int, prefix: int) -> lis
         "--value-prefix",
         str(prefix),
     )
-    return java_command("org.apache.kafka.tools.VerifiableProducer", *told, "--throughput", "2000", options=HEAP)
+    return java_command("org.apache.kafka.tools.VerifiableProducer", *arguments, "--throughput", "2000", options=HEAP)
 
 
 def consumer_command(bootstrap: str, topic: str, group: str, protocol: str) -> list[str]:
     """A member that prints each record, and commits what it was given at once."""
     session = () if protocol == "consumer" else ("--session-timeout", "4000")
-    told = ("--bootstrap-server", bootstrap, "--topic", topic, "--group-id", group, "--group-protocol", protocol)
+    arguments = ("--bootstrap-server", bootstrap, "--topic", topic, "--group-id", group, "--group-protocol", protocol)
     modes = ("--reset-policy", "earliest", "--verbose", *session)
-    return java_command("org.apache.kafka.tools.VerifiableConsumer", *told, *modes, options=HEAP)
+    return java_command("org.apache.kafka.tools.VerifiableConsumer", *arguments, *modes, options=HEAP)
 
 
 def share_consumer_command(bootstrap: str, topic: str, group: str) -> list[str]:
     """A member that prints each record, and acknowledges what it was given at once; its group begins at the first record."""
-    told = ("--bootstrap-server", bootstrap, "--topic", topic, "--group-id", group)
+    arguments = ("--bootstrap-server", bootstrap, "--topic", topic, "--group-id", group)
     modes = ("--offset-reset-strategy", "earliest", "--verbose", "--acknowledgement-mode", "sync")
-    return java_command("org.apache.kafka.tools.VerifiableShareConsumer", *told, *modes, options=HEAP)
+    return java_command("org.apache.kafka.tools.VerifiableShareConsumer", *arguments, *modes, options=HEAP)
 
 
 def _shared_ns(milliseconds: int) -> int:
@@ -51,12 +51,12 @@ def _shared_ns(milliseconds: int) -> int:
     return milliseconds * MILLISECOND - time.time_ns() + time.monotonic_ns()
 
 
-def _line(f: str, process: str, **told: Any) -> str:
-    return json.dumps({"f": f, "process": process, **told}) + "\n"
+def _line(f: str, process: str, **fields: Any) -> str:
+    return json.dumps({"f": f, "process": process, **fields}) + "\n"
 
 
-def _place(told: dict[str, Any]) -> str:
-    return f"{told['topic']}-{told['partition']}"
+def _place(partition: dict[str, Any]) -> str:
+    return f"{partition['topic']}-{partition['partition']}"
 
 
 class ProducerLines:
@@ -69,13 +69,13 @@ class ProducerLines:
 
     def __call__(self, text: str) -> str | None:
         """What a line means."""
-        told = json.loads(text) if text.startswith("{") else {}
-        if told.get("name") != "producer_send_success":
+        event = json.loads(text) if text.startswith("{") else {}
+        if event.get("name") != "producer_send_success":
             return None
         self.count += 1
-        at = max(_shared_ns(told["timestamp"] + 1), self._begun)
-        place = {"partition": _place(told), "offset": told["offset"]}
-        return _line("send", self._process, since=self._begun, at=at, value=told["value"], idempotent=False, **place)
+        at = max(_shared_ns(event["timestamp"] + 1), self._begun)
+        place = {"partition": _place(event), "offset": event["offset"]}
+        return _line("send", self._process, since=self._begun, at=at, value=event["value"], idempotent=False, **place)
 
 
 class ConsumerLines:
@@ -92,11 +92,11 @@ class ConsumerLines:
 
     def __call__(self, text: str) -> str | None:
         """What a line means: none, one or several."""
-        told = json.loads(text) if text.startswith("{") else {}
-        name = told.get("name", "")
+        event = json.loads(text) if text.startswith("{") else {}
+        name = event.get("name", "")
         if name == "record_data":
-            self._read.append([_place(told), told["offset"], told["value"]])
-            self._values.add(told["value"])
+            self._read.append([_place(event), event["offset"], event["value"]])
+            self._values.add(event["value"])
             return None
         heard = {
             "partitions_assigned": self._given,
@@ -106,13 +106,13 @@ class ConsumerLines:
         }.get(name)
         if heard is None:
             return None
-        at = max(_shared_ns(told["timestamp"]), self._since)
-        lines = heard(told, at)
+        at = max(_shared_ns(event["timestamp"]), self._since)
+        lines = heard(event, at)
         self._since = at
         return lines
 
-    def _given(self, told: dict[str, Any], at: int) -> str:
-        new = [_place(each) for each in told["partitions"]]
+    def _given(self, event: dict[str, Any], at: int) -> str:
+        new = [_place(each) for each in event["partitions"]]
         self._owned |= set(new)
         self._times += 1
         # It does not say which generation it is in: each time counts as one of its own.
@@ -125,26 +125,26 @@ class ConsumerLines:
         }
         return _line("ownership", self._process, at=at, **whose)
 
-    def _taken(self, told: dict[str, Any], at: int) -> str:
-        gone = [_place(each) for each in told["partitions"]]
+    def _taken(self, event: dict[str, Any], at: int) -> str:
+        gone = [_place(each) for each in event["partitions"]]
         self._owned -= set(gone)
         return _line("revoked", self._process, at=at, group=self._group, partitions=gone)
 
-    def _polled(self, told: dict[str, Any], at: int) -> str:
+    def _polled(self, event: dict[str, Any], at: int) -> str:
         records, self._read = self._read, []
         lines = _line("poll", self._process, since=self._since, at=at, group=self._group, records=records)
         self._times += 1
         self._asked = []
-        for each in told["partitions"]:
+        for each in event["partitions"]:
             name = f"{self._times} {_place(each)}"
             what = {"group": self._group, "partition": _place(each), "offset": each["maxOffset"] + 1}
             lines += _line("commit", self._process, at=at, event="invoke", id=name, **what)
             self._asked.append(name)
         return lines
 
-    def _committed(self, told: dict[str, Any], at: int) -> str | None:
+    def _committed(self, message: dict[str, Any], at: int) -> str | None:
         # A commit that failed may have been done all the same, where the broker was killed: unknown.
-        event = "ok" if told["success"] else "info"
+        event = "ok" if message["success"] else "info"
         at += MILLISECOND
         asked, self._asked = self._asked, []
         ended = [json.dumps({"process": self._process, "id": name, "event": event, "at": at}) + "\n" for name in asked]
@@ -161,25 +161,25 @@ class ShareConsumerLines:
 
     def __call__(self, text: str) -> str | None:
         """What a line means: none, one or several."""
-        told = json.loads(text) if text.startswith("{") else {}
-        name = told.get("name", "")
+        event = json.loads(text) if text.startswith("{") else {}
+        name = event.get("name", "")
         if name == "record_data":
-            self._read.append([_place(told), told["offset"], told["value"]])
-            self._values.add(told["value"])
+            self._read.append([_place(event), event["offset"], event["value"]])
+            self._values.add(event["value"])
             return None
         if name not in {"records_consumed", "offsets_acknowledged"}:
             return None
-        since = {"group": self._group, "since": self._since, "at": max(_shared_ns(told["timestamp"] + 1), self._since)}
+        since = {"group": self._group, "since": self._since, "at": max(_shared_ns(event["timestamp"] + 1), self._since)}
         # A millisecond of a clock is all of it: what comes next may have begun at its start.
-        self._since = max(_shared_ns(told["timestamp"]), self._since)
+        self._since = max(_shared_ns(event["timestamp"]), self._since)
         if name == "records_consumed":
             records, self._read = self._read, []
             return _line("handed", self._process, records=records, **since)
         # What failed may have been done all the same, where the broker was killed: unknown.
-        outcome = "ok" if told["success"] else "info"
+        outcome = "ok" if event["success"] else "info"
         return "".join(
             _line(
                 "acknowledged", self._process, partition=_place(each), places=each["offsets"], outcome=outcome, **since
             )
-            for each in told["partitions"]
+            for each in event["partitions"]
         )

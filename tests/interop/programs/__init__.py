@@ -1,1 +1,1 @@
-"""One program for each Python client; `tests.interop.clients` says what they are told and what they print."""
+"""One program for each Python client; `tests.interop.clients` says their arguments and what they print."""

@@ -22,7 +22,7 @@ class Loop:
         bootstrap, self.source, self.target, self.group, self.id, self.process, size, protocol = arguments
         kind, _, numbers = protocol.partition(":")
         assert kind == "assigned", protocol
-        self.mine = [aiokafka.TopicPartition(self.source, int(number)) for number in numbers.split(",")]
+        self.partitions = [aiokafka.TopicPartition(self.source, int(number)) for number in numbers.split(",")]
         self.size = int(size)
         self.ending = asyncio.Event()
         self.consumer = aiokafka.AIOKafkaConsumer(
@@ -36,31 +36,31 @@ class Loop:
             bootstrap_servers=bootstrap, transactional_id=self.id, transaction_timeout_ms=5_000
         )
 
-    def tell(self, f: str = "transaction", **told: Any) -> None:
+    def tell(self, f: str = "transaction", **fields: Any) -> None:
         """A line of the history."""
-        sys.stdout.write(line(f, self.process, **told))
+        sys.stdout.write(line(f, self.process, **fields))
         sys.stdout.flush()
 
     async def run(self) -> None:
-        """Until told to end."""
+        """Until stopped."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.ending.set)
         self.tell("init_producer", event="invoke", id="init", transactional_id=self.id)
         await self.producer.start()
         self.tell("init_producer", event="ok", id="init")
-        self.consumer.assign(self.mine)
+        self.consumer.assign(self.partitions)
         await self.consumer.start()
         attempt = 0
         while not self.ending.is_set():
-            found = await self.consumer.getmany(timeout_ms=200, max_records=self.size)
-            if found:
+            polled = await self.consumer.getmany(timeout_ms=200, max_records=self.size)
+            if polled:
                 attempt += 1
-                await self.pass_on(attempt, found)
+                await self.pass_on(attempt, polled)
         await self.consumer.stop()
         await self.producer.stop()
 
-    async def pass_on(self, attempt: int, found: dict[Any, list[Any]]) -> None:
+    async def pass_on(self, attempt: int, polled: dict[Any, list[Any]]) -> None:
         """All of it in one transaction, or nothing."""
-        records = [each for records in found.values() for each in records]
+        records = [each for records in polled.values() for each in records]
         values = [
             [
                 f"{self.target}-{each.partition}",
@@ -69,10 +69,10 @@ class Loop:
             ]
             for each in records
         ]
-        offsets = {place: records[-1].offset + 1 for place, records in found.items()}
+        offsets = {place: records[-1].offset + 1 for place, records in polled.items()}
         named = {f"{place.topic}-{place.partition}": offset for place, offset in offsets.items()}
-        told: dict[str, Any] = {"values": values, "group": self.group, "offsets": named}
-        self.tell(event="invoke", id=attempt, transactional_id=self.id, **told)
+        fields: dict[str, Any] = {"values": values, "group": self.group, "offsets": named}
+        self.tell(event="invoke", id=attempt, transactional_id=self.id, **fields)
         asked = False
         try:
             await self.producer.begin_transaction()
@@ -83,13 +83,13 @@ class Loop:
             asked = True
             await self.producer.commit_transaction()
         except KafkaError as problem:
-            # Where a commit has failed nobody knows; a new instance of this id finds out from the group's offsets.
+            # Where a commit has failed it is unknown; a new instance of this id finds out from the group's offsets.
             self.tell(event="info" if asked else "fail", id=attempt, problem=repr(problem))
             sys.stderr.write(f"{self.process}: {problem!r}\n")
             if asked or isinstance(problem, ProducerFenced):
                 sys.exit(3)
             await self.producer.abort_transaction()
-            for place, taken in found.items():
+            for place, taken in polled.items():
                 self.consumer.seek(place, taken[0].offset)
         else:
             self.tell(event="ok", id=attempt)

@@ -48,9 +48,9 @@ class Loop:
             }
         )
 
-    def tell(self, f: str = "transaction", **told: Any) -> None:
+    def tell(self, f: str = "transaction", **fields: Any) -> None:
         """A line of the history."""
-        sys.stdout.write(line(f, self.process, **told))
+        sys.stdout.write(line(f, self.process, **fields))
         sys.stdout.flush()
 
     def end(self, *_: object) -> None:
@@ -58,7 +58,7 @@ class Loop:
         self.ending = True
 
     def run(self) -> None:
-        """Until told to end."""
+        """Until stopped."""
         signal.signal(signal.SIGTERM, self.end)
         self.tell("init_producer", event="invoke", id="init", transactional_id=self.id)
         self.producer.init_transactions(PATIENCE_S)
@@ -66,32 +66,32 @@ class Loop:
         self.consumer.subscribe([self.source])
         attempt = 0
         while not self.ending:
-            found = [each for each in self.consumer.consume(self.size, 0.2) if each.error() is None]
-            if found:
+            messages = [each for each in self.consumer.consume(self.size, 0.2) if each.error() is None]
+            if messages:
                 attempt += 1
-                self.pass_on(attempt, found)
+                self.pass_on(attempt, messages)
         self.consumer.close()
 
-    def pass_on(self, attempt: int, found: list[Message]) -> None:
+    def pass_on(self, attempt: int, messages: list[Message]) -> None:
         """All of it in one transaction, or nothing."""
         values, offsets = [], {}
-        for each in found:
+        for each in messages:
             place = f"{self.source}-{each.partition()}"
             value = f"{each.value().decode()}~{self.process}.{attempt}"
             values.append([f"{self.target}-{each.partition()}", value, f"{place}@{each.offset()}"])
             offsets[place] = each.offset() + 1
-        told: dict[str, Any] = {"values": values, "group": self.group, "offsets": offsets}
-        self.tell(event="invoke", id=attempt, transactional_id=self.id, **told)
+        fields: dict[str, Any] = {"values": values, "group": self.group, "offsets": offsets}
+        self.tell(event="invoke", id=attempt, transactional_id=self.id, **fields)
         signal.alarm(HANGS_S)
         try:
             self.producer.begin_transaction()
-            for each, (_, value, _) in zip(found, values, strict=True):
+            for each, (_, value, _) in zip(messages, values, strict=True):
                 self.producer.produce(self.target, value=value, key=each.key(), partition=each.partition())
             self.send_offsets(offsets)
             self.tell(event="asked", id=attempt)
             self.commit()
         except KafkaException as problem:
-            self.undo(attempt, found, problem)
+            self.undo(attempt, messages, problem)
         else:
             self.tell(event="ok", id=attempt)
         signal.alarm(0)
@@ -118,7 +118,7 @@ class Loop:
             else:
                 return
 
-    def undo(self, attempt: int, found: list[Message], problem: KafkaException) -> None:
+    def undo(self, attempt: int, messages: list[Message], problem: KafkaException) -> None:
         """Abort, and go back; what is fenced ends."""
         if not problem.args[0].txn_requires_abort():
             self.tell(event="info", id=attempt, problem=str(problem))
@@ -127,10 +127,10 @@ class Loop:
         self._again(lambda: self.producer.abort_transaction(10))
         self.tell(event="fail", id=attempt, problem=str(problem))
         first: dict[int, int] = {}
-        for each in found:
+        for each in messages:
             first.setdefault(each.partition(), each.offset())
-        mine = {each.partition for each in self.consumer.assignment()}
-        for partition in mine & first.keys():
+        assigned = {each.partition for each in self.consumer.assignment()}
+        for partition in assigned & first.keys():
             self.consumer.seek(TopicPartition(self.source, partition, first[partition]))
 
 

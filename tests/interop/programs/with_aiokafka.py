@@ -68,11 +68,11 @@ async def member(bootstrap: str, topic: str, group: str) -> None:
     """Read and commit until killed."""
     async with consumer(bootstrap, group, topic) as reader:
         while True:
-            found = await reader.getmany(timeout_ms=200)
-            for messages in found.values():
+            polled = await reader.getmany(timeout_ms=200)
+            for messages in polled.values():
                 for message in messages:
                     show(message)
-            if found:
+            if polled:
                 try:
                     await reader.commit()
                 except aiokafka.errors.CommitFailedError:
@@ -84,8 +84,8 @@ async def since(bootstrap: str, topic: str, timestamp: str) -> None:
     partition = aiokafka.TopicPartition(topic, 0)
     async with consumer(bootstrap, None) as reader:
         reader.assign([partition])
-        found = await reader.offsets_for_times({partition: int(timestamp)})
-        reader.seek(partition, found[partition].offset)
+        offsets = await reader.offsets_for_times({partition: int(timestamp)})
+        reader.seek(partition, offsets[partition].offset)
         show(await reader.getone())
 
 

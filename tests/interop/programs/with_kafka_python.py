@@ -34,8 +34,8 @@ def produce(bootstrap: str, topic: str, codec: str) -> None:
         headers = [(name, value.encode()) for name, value in record["headers"].items()]
         sent.append(producer.send(topic, key=record["key"].encode(), value=record["value"].encode(), headers=headers))
     producer.flush(patient(20))
-    for one in sent:
-        one.get(20)
+    for future in sent:
+        future.get(20)
     producer.close()
 
 
@@ -67,11 +67,11 @@ def member(bootstrap: str, topic: str, group: str) -> None:
     while True:
         # It returns when there are records. A poll that times out in the middle of a rebalance leaves 3.0.12 stuck: it
         # spins without heartbeats, on Apache Kafka too.
-        found = reader.poll(timeout_ms=patient_ms(30_000))
-        for messages in found.values():
+        polled = reader.poll(timeout_ms=patient_ms(30_000))
+        for messages in polled.values():
             for message in messages:
                 show(message)
-        if found:
+        if polled:
             try:
                 reader.commit()
             except CommitFailedError:

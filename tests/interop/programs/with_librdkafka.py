@@ -77,10 +77,10 @@ def member(bootstrap: str, topic: str, group: str) -> None:
     reader = consumer(bootstrap, group)
     reader.subscribe([topic])
     while True:
-        found = reader.consume(100, 0.2)
-        for message in found:
+        polled = reader.consume(100, 0.2)
+        for message in polled:
             show(message)
-        if found:
+        if polled:
             reader.commit(asynchronous=True)
 
 

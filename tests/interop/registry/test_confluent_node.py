@@ -40,8 +40,8 @@ def drive(url: str) -> dict[str, Any]:
     command = [need("node", DEBIAN), "round.js", url]
     done = subprocess.run(command, cwd=installed(), capture_output=True, text=True, timeout=patient(120), check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 async def test_the_client(registry_url: str) -> None:

@@ -58,18 +58,18 @@ async def test_the_client(registry_url: str) -> None:
 
     def run() -> None:
         with SchemaRegistryClient({"url": registry_url}) as client:
-            one, two, bad = (Schema(text, "AVRO") for text in (RECORD, WIDER, BROKEN))
-            assert client.register_schema("s", one) == 1
-            assert client.register_schema("s", one, normalize_schemas=True) == 1
-            assert client.test_compatibility("s", two)
+            narrow, wide, bad = (Schema(text, "AVRO") for text in (RECORD, WIDER, BROKEN))
+            assert client.register_schema("s", narrow) == 1
+            assert client.register_schema("s", narrow, normalize_schemas=True) == 1
+            assert client.test_compatibility("s", wide)
             assert not client.test_compatibility("s", bad)
             assert code_of(client.register_schema, "s", bad) == (409, 409)
             assert code_of(client.register_schema, "s", Schema("{}", "AVRO")) == (422, 42201)
-            made = client.register_schema_full_response("s", two)
+            made = client.register_schema_full_response("s", wide)
             assert (made.schema_id, made.subject, made.version) == (2, "s", 2)
             assert client.get_schema(2).schema_str == json.dumps(json.loads(WIDER), separators=(",", ":"))
             assert client.get_schema_by_guid(made.guid).schema_str == client.get_schema(2).schema_str
-            assert client.lookup_schema("s", two).version == 2
+            assert client.lookup_schema("s", wide).version == 2
             assert client.get_latest_version("s").schema_id == 2
             assert client.get_version("s", 1).schema_id == 1
             assert client.get_versions("s") == [1, 2]
@@ -87,8 +87,8 @@ async def test_the_client(registry_url: str) -> None:
             reference = SchemaReference("movies.Rating", "s", 2)
             listed = Schema('{"type":"array","items":"movies.Rating"}', "AVRO", [reference])
             assert client.register_schema("list", listed) == 3
-            found = client.get_latest_version("list").schema.references[0]
-            assert (found.name, found.subject, found.version) == ("movies.Rating", "s", 2)
+            resolved = client.get_latest_version("list").schema.references[0]
+            assert (resolved.name, resolved.subject, resolved.version) == ("movies.Rating", "s", 2)
             context = SerializationContext("list", MessageField.VALUE)
             sent = AvroSerializer(client, listed)([{"user": 1, "stars": 2.0, "title": None}], context)
             assert AvroDeserializer(client)(sent, context) == [{"user": 1, "stars": 2.0, "title": None}]

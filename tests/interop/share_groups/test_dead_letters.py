@@ -41,14 +41,14 @@ async def send(at: str, total: int) -> None:
 
 async def letters(at: str, met: int) -> list[Record]:
     """The dead letters, as soon as they are of so many records."""
-    found: list[Record] = []
+    letters_read: list[Record] = []
     async with Consumer(bootstrap_servers=at, auto_offset_reset="earliest") as consumer:
         await consumer.assign([TopicPartition(DEAD, 0)])
         async with asyncio.timeout(PATIENCE_S):
-            while len({offset(one) for one in found}) < met:
+            while len({offset(letter) for letter in letters_read}) < met:
                 for records in (await consumer.getmany(timeout_ms=500)).values():
-                    found += records
-    return found
+                    letters_read += records
+    return letters_read
 
 
 def offset(letter: Record) -> int:
@@ -78,8 +78,8 @@ async def test_kafkas_tools_turn_them_on_and_fill_them(broker: BuswayProcess) ->
     await send(at, 3)
     consumer = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
     await tool(consumer, at, "--topic", TOPIC, "--group", GROUP, "--reject", "--max-messages", "3")
-    found = await letters(at, 3)
-    assert [(offset(one), one.value) for one in found] == [(0, b"0"), (1, b"1"), (2, b"2")]
+    letters_read = await letters(at, 3)
+    assert [(offset(letter), letter.value) for letter in letters_read] == [(0, b"0"), (1, b"1"), (2, b"2")]
     with pytest.raises(AssertionError, match="delete it first"):
         await tool(*level, "downgrade", "--feature", "share.version=1")
 
@@ -102,12 +102,12 @@ async def test_sigkill_between_reject_and_letter(broker: BuswayProcess) -> None:
     async with ShareConsumer(TOPIC, bootstrap_servers=at, group_id=GROUP) as consumer:
         asking = asyncio.ensure_future(reject(consumer, 1))  # nothing comes; what would has another letter
         try:
-            found = await letters(at, 5)
+            letters_read = await letters(at, 5)
             await until_nothing_is_left(at)
         finally:
             asking.cancel()
             await asyncio.wait([asking])
-    assert Counter(map(offset, found)) == dict.fromkeys(range(5), 1)
+    assert Counter(map(offset, letters_read)) == dict.fromkeys(range(5), 1)
 
 
 async def test_sigkill_while_much_is_rejected_loses_no_letter(broker: BuswayProcess) -> None:
@@ -130,9 +130,9 @@ async def test_sigkill_while_much_is_rejected_loses_no_letter(broker: BuswayProc
         finally:
             working.cancel()
             await asyncio.wait([working])
-    found = Counter(map(offset, await letters(at, TOTAL)))
-    assert found.keys() == set(range(TOTAL))
-    assert rejected <= found.keys()
+    counts = Counter(map(offset, await letters(at, TOTAL)))
+    assert counts.keys() == set(range(TOTAL))
+    assert rejected <= counts.keys()
 
 
 async def reject(consumer: ShareConsumer, count: int, *, at_least: bool = False) -> set[int]:
@@ -156,5 +156,5 @@ async def until_nothing_is_left(at: str) -> None:
     async with Admin(at) as admin, asyncio.timeout(PATIENCE_S):
         while True:
             offsets = await admin.list_share_group_offsets(GROUP)
-            if offsets and all(one.lag == 0 for one in offsets.values()):
+            if offsets and all(offset.lag == 0 for offset in offsets.values()):
                 return

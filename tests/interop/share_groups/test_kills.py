@@ -36,10 +36,10 @@ class Work:
 
     Attributes:
         accepted: the broker has said so.
-        doubtful: the broker was gone before it said anything, or somebody else has the record.
+        doubtful: the broker was gone before it said anything, or another member has the record.
         again: came after they were accepted.
         deliveries: how often each came.
-        asked: the broker was told and has not answered yet.
+        asked: sent to the broker, which has not answered yet.
         progress: set at each answer.
     """
 

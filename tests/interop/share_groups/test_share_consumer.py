@@ -30,14 +30,14 @@ async def take(
     consumer: ShareConsumer, count: int, also: Callable[[Record], Any] = lambda record: None
 ) -> list[Record]:
     """So many records, each given to `also` as it comes."""
-    found: list[Record] = []
+    records_taken: list[Record] = []
     async with asyncio.timeout(PATIENCE_S):
-        while len(found) < count:
-            for records in (await consumer.getmany(timeout_ms=1000, max_records=count - len(found))).values():
+        while len(records_taken) < count:
+            for records in (await consumer.getmany(timeout_ms=1000, max_records=count - len(records_taken))).values():
                 for record in records:
-                    found.append(record)
+                    records_taken.append(record)
                     also(record)
-    return found
+    return records_taken
 
 
 async def until_nothing_is_left(work: Work) -> None:
@@ -184,15 +184,15 @@ async def test_transactions_that_were_aborted_are_not_seen(work: Work) -> None:
                 await producer.send(work.topic, value, partition=partition)
             await (producer.commit_transaction() if commits else producer.abort_transaction())
     async with consumer_of(work) as consumer:
-        found = await take(consumer, 2, consumer.acknowledge)
+        records = await take(consumer, 2, consumer.acknowledge)
         await consumer.commit()
-        assert [record.value for record in found] == [b"yes", b"yes"]
+        assert [record.value for record in records] == [b"yes", b"yes"]
         assert await consumer.getmany(timeout_ms=500) == {}
     await until_nothing_is_left(work)
 
 
 async def test_members_of_java_and_ours_share_the_records(work: Work) -> None:
-    """Kafka's VerifiableShareConsumer and two of ours in one group: each record is accepted once, by somebody, and all take part."""
+    """Kafka's VerifiableShareConsumer and two of ours in one group: each record is accepted once and all take part."""
     total = 3000
     tool = await spawn_async(
         *java_command(
@@ -225,7 +225,7 @@ async def test_members_of_java_and_ours_share_the_records(work: Work) -> None:
                     try:
                         await consumer.acknowledge(record)
                     except AcknowledgementFailed:
-                        continue  # on a machine that is busy a lock may end: somebody else has the record then
+                        continue  # on a machine that is busy a lock may end: another member has the record then
                     accepted.append((record.partition, record.offset))
                     count += 1
                     counts[consumer] = count
@@ -235,12 +235,15 @@ async def test_members_of_java_and_ours_share_the_records(work: Work) -> None:
     listening = asyncio.ensure_future(listen())
     working: list[asyncio.Future[Any]] = []
     try:
-        async with consumer_of(work, fetch_max_wait_ms=100) as one, consumer_of(work, fetch_max_wait_ms=100) as two:
+        async with (
+            consumer_of(work, fetch_max_wait_ms=100) as first,
+            consumer_of(work, fetch_max_wait_ms=100) as second,
+        ):
             async with (
                 Producer(work.bootstrap_servers, linger_ms=0, batch_size=256) as producer,
                 asyncio.timeout(PATIENCE_S),
             ):
-                working = [asyncio.ensure_future(ours(one)), asyncio.ensure_future(ours(two))]
+                working = [asyncio.ensure_future(ours(first)), asyncio.ensure_future(ours(second))]
                 sent = 0
                 while sent < total or len(accepted) < sent or not theirs or len(counts) < 2:
                     assert not any(task.done() for task in working)
@@ -267,7 +270,7 @@ async def test_members_of_java_and_ours_share_the_records(work: Work) -> None:
 
 
 async def test_a_group_of_another_kind_is_refused_by_name(work: Work) -> None:
-    """The error of the coordinator reaches whoever reads."""
+    """The error of the coordinator reaches the reader."""
     from busway import Consumer
 
     async with Consumer(work.topic, bootstrap_servers=work.bootstrap_servers, group_id=work.group) as other:

@@ -257,9 +257,13 @@ class Cluster:
         return True
 
     async def client(self) -> None:
-        """Ask whoever leads, or anybody, again and again."""
+        """Ask the leader, or any controller, again and again."""
         while self.faults:
-            leading = [one for one in self.controllers.values() if one.up and one.driver and one.driver.leading]
+            leading = [
+                controller
+                for controller in self.controllers.values()
+                if controller.up and controller.driver and controller.driver.leading
+            ]
             chosen = self.chance.choice(
                 leading if leading and self.chance.random() < 0.8 else list(self.controllers.values())
             )
@@ -277,85 +281,95 @@ class Cluster:
             await self._fault(self.chance.choice((*self.kinds, "heal")))
 
     async def _fault(self, kind: str) -> None:
-        one = self.controllers[self.chance.choice(self.ids)]
+        controller = self.controllers[self.chance.choice(self.ids)]
         leading = [other for other in self.controllers.values() if other.up and other.driver and other.driver.leading]
         if leading and self.chance.random() < 0.5:
-            one = self.chance.choice(leading)
+            controller = self.chance.choice(leading)
         match kind:
             case "kill" | "power":
-                one.crash(power=kind == "kill")
-                asyncio.get_running_loop().call_later(self.chance.uniform(0.05, 1.5), self._restart, one)
+                controller.crash(power=kind == "kill")
+                asyncio.get_running_loop().call_later(self.chance.uniform(0.05, 1.5), self._restart, controller)
             case "power_all":
                 for each in self.controllers.values():
                     each.crash(power=False)
                     asyncio.get_running_loop().call_later(self.chance.uniform(0.05, 1.5), self._restart, each)
             case "isolate":
-                self.cut = {(a, b) for a in self.ids for b in self.ids if (a == one.id) != (b == one.id)}
+                self.cut = {(a, b) for a in self.ids for b in self.ids if (a == controller.id) != (b == controller.id)}
             case "one_way":
-                self.cut.add((one.id, self.chance.choice(self.ids)))
-            case "freeze" if one.process is not None and one.process.alive:
-                one.process.freeze()
-                asyncio.get_running_loop().call_later(self.chance.uniform(0.1, 1.5), one.process.thaw)
+                self.cut.add((controller.id, self.chance.choice(self.ids)))
+            case "freeze" if controller.process is not None and controller.process.alive:
+                controller.process.freeze()
+                asyncio.get_running_loop().call_later(self.chance.uniform(0.1, 1.5), controller.process.thaw)
             case "slow":
-                one.disk.faults.sync_s = self.chance.choice(((0.0, 0.0), (0.0, 0.05), (0.05, 0.3)))
+                controller.disk.faults.sync_s = self.chance.choice(((0.0, 0.0), (0.0, 0.05), (0.05, 0.3)))
             case "full":
-                one.disk.faults.capacity = one.disk.used() + self.chance.randrange(2_000)
-                asyncio.get_running_loop().call_later(self.chance.uniform(0.1, 1.5), self._make_room, one)
+                controller.disk.faults.capacity = controller.disk.used() + self.chance.randrange(2_000)
+                asyncio.get_running_loop().call_later(self.chance.uniform(0.1, 1.5), self._make_room, controller)
             case _:
                 self.cut = set()
 
-    def _make_room(self, one: Controller) -> None:
-        one.disk.faults.capacity = None
+    def _make_room(self, controller: Controller) -> None:
+        controller.disk.faults.capacity = None
 
-    def _restart(self, one: Controller) -> None:
-        if not one.up:
-            self._starting = asyncio.ensure_future(self._start(one))
+    def _restart(self, controller: Controller) -> None:
+        if not controller.up:
+            self._starting = asyncio.ensure_future(self._start(controller))
 
-    async def _start(self, one: Controller) -> None:
-        one.disk.faults.capacity = None
-        if not one.up:
-            await one.start()
+    async def _start(self, controller: Controller) -> None:
+        controller.disk.faults.capacity = None
+        if not controller.up:
+            await controller.start()
 
     # A run
 
     async def run(self, _: World) -> None:
         """Faults, then none: and all must work again."""
-        for one in self.controllers.values():
-            await one.start()
+        for controller in self.controllers.values():
+            await controller.start()
         work = [asyncio.ensure_future(each) for each in (self.client(), self.client(), self.client(), self.harm())]
         await asyncio.sleep(FAULTS_S)
         self.faults = False
         await asyncio.wait(work)
         self.cut = set()
-        for one in self.controllers.values():
-            one.disk.faults.capacity, one.disk.faults.sync_s = None, (0.0, 0.0)
-            if one.process is not None:
-                one.process.thaw()
-            await self._start(one)
+        for controller in self.controllers.values():
+            controller.disk.faults.capacity, controller.disk.faults.sync_s = None, (0.0, 0.0)
+            if controller.process is not None:
+                controller.process.thaw()
+            await self._start(controller)
         try:
             async with asyncio.timeout(HEALED_WITHIN_S):
                 await self._until_level()
         except TimeoutError:
             shown = {
-                one.id: one.driver and (one.driver.core.role.name, one.driver.epoch)
-                for one in self.controllers.values()
+                controller.id: controller.driver and (controller.driver.core.role.name, controller.driver.epoch)
+                for controller in self.controllers.values()
             }
             self.violation = self.violation or Violation(
                 f"{HEALED_WITHIN_S} s after the last fault not all is followed: {shown}"
             )
-        images = [one.metadata.image for one in self.controllers.values() if one.metadata is not None]
+        images = [
+            controller.metadata.image for controller in self.controllers.values() if controller.metadata is not None
+        ]
         self.check(lambda seen: seen.at_the_end(images[0].configs.get((BROKER_RESOURCE, ""), {})))
 
     async def _until_level(self) -> None:
         """Until a command is carried out, and everybody follows it."""
         done = False
         while True:
-            for one in self.controllers.values():
-                if not done and one.up and one.driver is not None and one.driver.leading:
-                    done = await self.command(one)
-            ends = {one.metadata.images.covered.end_offset for one in self.controllers.values() if one.metadata}
-            leaders = [one for one in self.controllers.values() if one.driver is not None and one.driver.leading]
-            newest = {one.driver.end_offset for one in leaders if one.driver is not None}
+            for controller in self.controllers.values():
+                if not done and controller.up and controller.driver is not None and controller.driver.leading:
+                    done = await self.command(controller)
+            ends = {
+                controller.metadata.images.covered.end_offset
+                for controller in self.controllers.values()
+                if controller.metadata
+            }
+            leaders = [
+                controller
+                for controller in self.controllers.values()
+                if controller.driver is not None and controller.driver.leading
+            ]
+            newest = {controller.driver.end_offset for controller in leaders if controller.driver is not None}
             if done and len(leaders) == 1 and newest == ends:
                 return
             await asyncio.sleep(0.05)

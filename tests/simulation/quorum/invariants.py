@@ -56,8 +56,8 @@ class Invariants:
     def commits(self, controller: "Controller", offset: int) -> None:
         """What a node calls committed is what all others do, and is on a majority's disks."""
         at = sum(batch.next_offset <= controller.checked_offset for batch in self.committed)
-        found = [bytes(batch) for batch in controller.log.batches(controller.checked_offset)]
-        for content in found:
+        batches = [bytes(batch) for batch in controller.log.batches(controller.checked_offset)]
+        for content in batches:
             header = read_header(content)
             if header.base_offset < controller.checked_offset or header.next_offset > offset:
                 continue

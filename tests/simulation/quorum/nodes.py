@@ -115,7 +115,7 @@ async def all_have(world: World, nodes: Sequence[SimController], names: set[str]
 
 
 async def carried_out(world: World, nodes: Sequence[SimController], name: str) -> SimController:
-    """Have a command carried out by whoever leads, however often that takes."""
+    """Have a command carried out by the leader, however often that takes."""
     while True:
         leader = await leader_of(world, nodes)
         try:

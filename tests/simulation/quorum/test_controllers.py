@@ -16,9 +16,9 @@ STEP = 6
 def test_seeds_hold(first: int) -> None:
     """One leader an epoch, one history, images of committed records alone; and when the faults are over all works again."""
     done = [run(seed) for seed in range(first, first + STEP)]
-    assert sum(len(one.invariants.leaders) for one in done) > STEP
-    assert sum(len(one.invariants.answers) for one in done) > 20 * STEP
-    assert sum(one.refused for one in done) > STEP
+    assert sum(len(simulation.invariants.leaders) for simulation in done) > STEP
+    assert sum(len(simulation.invariants.answers) for simulation in done) > 20 * STEP
+    assert sum(simulation.refused for simulation in done) > STEP
 
 
 @pytest.mark.slow

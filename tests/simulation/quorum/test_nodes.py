@@ -69,7 +69,7 @@ def test_they_elect_one_that_decides_and_all_follow_it() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("power", [True, False], ids=["killed", "power-cut"])
 def test_a_leader_that_is_gone_is_followed_by_another(power: bool) -> None:
-    """It comes back as a follower, cuts what nobody else has, and follows."""
+    """It comes back as a follower, cuts what no other node has, and follows."""
 
     async def workload(world: World) -> None:
         nodes = await started(world)
@@ -131,7 +131,7 @@ def test_a_leader_that_nobody_hears_decides_nothing() -> None:
 
 @pytest.mark.slow
 def test_a_leader_that_stops_in_order_is_followed_at_once() -> None:
-    """It says so; nobody waits until it is missed."""
+    """It says so; no node waits for a timeout."""
 
     async def workload(world: World) -> None:
         nodes = await started(world)
@@ -177,7 +177,7 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room() -> None:
 
 @pytest.mark.slow
 def test_a_controller_of_another_cluster_is_refused() -> None:
-    """It neither votes nor follows, and disturbs nobody."""
+    """It neither votes nor follows, and disturbs no other node."""
 
     async def workload(world: World) -> None:
         nodes = controllers(world, 3, ("AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ"))
@@ -206,14 +206,14 @@ def test_the_controllers_of_a_cluster_are_formatted_first() -> None:
 
 @pytest.mark.slow
 def test_voters_of_a_release_without_pre_votes_elect_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What such a question would be is known here: whoever asks stands at once (KIP-996)."""
+    """What such a question would be is known here: a node that asks stands at once (KIP-996)."""
     served = [
         ApiVersion(
-            api_key=one.api_key,
-            min_version=one.min_version,
-            max_version=1 if one.api_key == ApiKey.VOTE else one.max_version,
+            api_key=served.api_key,
+            min_version=served.min_version,
+            max_version=1 if served.api_key == ApiKey.VOTE else served.max_version,
         )
-        for one in api_versions._served
+        for served in api_versions._served
     ]
     monkeypatch.setattr(api_versions, "_served", served)
 

@@ -1,1 +1,1 @@
-"""The history checker: what clients asked and were told, as lines of JSON, judged: `python -m tests.support.judging FILE`."""
+"""The history checker: what clients asked and were answered, as lines of JSON, judged: `python -m tests.support.judging FILE`."""

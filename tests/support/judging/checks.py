@@ -33,7 +33,7 @@ def _readings(history: History) -> Mapping[str, Mapping[str, Sequence[Seen]]]:
 
 
 def copies(history: History, _: Rules) -> Iterator[Anomaly]:
-    """A copy lacks a record, has one twice, or has one that nobody sent."""
+    """A copy lacks a record, has one twice, or has one that was not sent."""
     for copy in history.of(Copy):
         for reading, topics in _readings(history).items():
             if copy.source not in topics or copy.target not in topics:
@@ -71,16 +71,16 @@ def copied_out_of_order(history: History, _: Rules) -> Iterator[Anomaly]:
 def repeated(history: History, _: Rules) -> Iterator[Anomaly]:
     """One value of a transaction, or of an idempotent producer, stands at two offsets, or elsewhere than it was acknowledged."""
     values = {value for transaction in history.of(Transaction) for _, value in transaction.values}
-    told = {(send.partition, send.value): send for send in history.of(Send)}
+    sends = {(send.partition, send.value): send for send in history.of(Send)}
     for reading, topics in _readings(history).items():
         for records in topics.values():
             known = [(each.partition, each.value) for each in records]
-            counts = Counter(each for each in known if each[1] in values or (each in told and told[each].idempotent))
+            counts = Counter(each for each in known if each[1] in values or (each in sends and sends[each].idempotent))
             for (_, value), count in counts.items():
                 if count > 1:
                     yield Anomaly("repeated record", f"{reading}: {shown(value)} is there {count} times")
             for record in records:
-                send = told.get((record.partition, record.value))
+                send = sends.get((record.partition, record.value))
                 if send is not None and send.ok and send.offset not in (None, record.offset):
                     text = f"{shown(record.value)} is at {record.offset} of {record.partition}, acknowledged at {send.offset}"
                     yield Anomaly("inconsistent offsets", f"{reading}: {text}")
@@ -96,9 +96,11 @@ def fenced_commits(history: History, _: Rules) -> Iterator[Anomaly]:
         if not transaction.ok:
             continue
         of_id = takings[transaction.transactional_id]
-        mine = [each for each in of_id if each.process == transaction.process and each.invoked < transaction.invoked]
-        for other in of_id if mine else ():
-            after_mine = other.process != transaction.process and other.invoked > (mine[-1].returned or 0)
+        own_earlier = [
+            each for each in of_id if each.process == transaction.process and each.invoked < transaction.invoked
+        ]
+        for other in of_id if own_earlier else ():
+            after_mine = other.process != transaction.process and other.invoked > (own_earlier[-1].returned or 0)
             if after_mine and (other.returned or 0) < (transaction.asked or 0):
                 text = f"{transaction.process} commits as {transaction.transactional_id}, which {other.process} had taken over"
                 yield Anomaly("fenced commit", text)
@@ -123,7 +125,9 @@ def hanging(history: History, _: Rules) -> Iterator[Anomaly]:
 def circular(history: History, _: Rules) -> Iterator[Anomaly]:
     """Transactions that each read what another has written, in a circle, also through one being over before another began (G1c)."""
     committed = [
-        told for told in history.of(Transaction) if told.ok or (told.may_count and told.outcome is Outcome.INFO)
+        transaction
+        for transaction in history.of(Transaction)
+        if transaction.ok or (transaction.may_count and transaction.outcome is Outcome.INFO)
     ]
     writers = {value: at for at, transaction in enumerate(committed) for _, value in transaction.values}
     values: dict[tuple[Partition, int], bytes | None] = {}
@@ -147,15 +151,19 @@ def circular(history: History, _: Rules) -> Iterator[Anomaly]:
 
 def _add_real_time(committed: Sequence[Transaction], after: dict[int, list[int]]) -> None:
     """A chain of moments, one for each return: what was over before another was begun leads to it."""
-    over = sorted((told.returned, at) for at, told in enumerate(committed) if told.ok and told.returned is not None)
+    over = sorted(
+        (transaction.returned, at)
+        for at, transaction in enumerate(committed)
+        if transaction.ok and transaction.returned is not None
+    )
     times = [returned for returned, _ in over]
     first = len(committed)
     for place, (_, at) in enumerate(over):
         after[at].append(first + place)
         if place + 1 < len(over):
             after[first + place].append(first + place + 1)
-    for at, told in enumerate(committed):
-        place = bisect_left(times, told.invoked) - 1
+    for at, transaction in enumerate(committed):
+        place = bisect_left(times, transaction.invoked) - 1
         if place >= 0:
             after[first + place].append(at)
 

@@ -21,7 +21,7 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Any, Final
 
-from tests.simulation import history as told
+from tests.simulation import history as operations
 from tests.simulation import transaction_history as transactions
 from tests.simulation.history import History, Operation, Outcome, Partition, Seen, value_of
 from tests.simulation.transaction_history import Source
@@ -30,15 +30,15 @@ from tests.support.judging import operations as own
 KINDS: Final[Mapping[str, type[Operation]]] = {
     re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower(): kind
     for kind in (
-        told.Send,
-        told.Poll,
-        told.FinalRead,
-        told.EndOffset,
-        told.Commit,
-        told.Committed,
-        told.Ownership,
-        told.Revoked,
-        told.Happening,
+        operations.Send,
+        operations.Poll,
+        operations.FinalRead,
+        operations.EndOffset,
+        operations.Commit,
+        operations.Committed,
+        operations.Ownership,
+        operations.Revoked,
+        operations.Happening,
         transactions.Transaction,
         transactions.CommittedPoll,
         transactions.CommittedRead,
@@ -64,9 +64,9 @@ class BadLine(ValueError):
     """A line that is no part of a history; says which, and what is wrong with it."""
 
 
-def line(f: str, process: str, **told: Any) -> str:
+def line(f: str, process: str, **fields: Any) -> str:
     """One line, at this moment."""
-    return json.dumps({"f": f, "process": process, "at": time.monotonic_ns(), **told}, separators=(",", ":")) + "\n"
+    return json.dumps({"f": f, "process": process, "at": time.monotonic_ns(), **fields}, separators=(",", ":")) + "\n"
 
 
 def read(lines: Iterable[str]) -> History:

@@ -1,7 +1,7 @@
 """What only foreign clients' histories tell, beside the operations of `tests.simulation`.
 
 Here: the operations.
-Not here: the lines that they are told in (`lines`), any judgement (`checks`).
+Not here: the lines that they are written in (`lines`), any judgement (`checks`).
 """
 
 from collections.abc import Sequence

@@ -3,8 +3,8 @@
 Here: one function for each anomaly.
 Not here: the operations (`operations`), what holds for readers of other groups (`checks`).
 
-A record may come again, also to another member, until somebody was told that it is acknowledged; a member that is killed has perhaps
-acknowledged what it was never told of.
+A record may come again, also to another member, until a member learned that it is acknowledged; a member that is killed has perhaps
+acknowledged what it never got an answer for.
 """
 
 from collections.abc import Iterator
@@ -18,37 +18,39 @@ _Place = tuple[str, Partition, int]
 
 
 def _acknowledged(history: History) -> dict[_Place, Acknowledged]:
-    """Group, partition and offset → who was told first that it is."""
-    found: dict[_Place, Acknowledged] = {}
-    for told in history.of(Acknowledged):
-        if told.ok:
-            for offset in told.places:
-                found.setdefault((told.group, told.partition, offset), told)
-    return found
+    """Group, partition and offset → the member that first learned of its acknowledgement."""
+    acknowledgements: dict[_Place, Acknowledged] = {}
+    for acknowledged in history.of(Acknowledged):
+        if acknowledged.ok:
+            for offset in acknowledged.places:
+                acknowledgements.setdefault((acknowledged.group, acknowledged.partition, offset), acknowledged)
+    return acknowledgements
 
 
 def handed_out_again(history: History, _: Rules) -> Iterator[Anomaly]:
-    """A record comes after somebody was told that it is acknowledged."""
+    """A record comes after a member learned that it is acknowledged."""
     over = _acknowledged(history)
     for handed in history.of(Handed):
         for record in handed.records:
-            told = over.get((handed.group, record.partition, record.offset))
-            if told is not None and told.returned is not None and told.returned < handed.invoked:
+            earlier = over.get((handed.group, record.partition, record.offset))
+            if earlier is not None and earlier.returned is not None and earlier.returned < handed.invoked:
                 where = f"{record.offset} of {record.partition}"
                 yield Anomaly(
-                    "handed out again", f"{handed.process} is given {where}, which {told.process} was done with"
+                    "handed out again", f"{handed.process} is given {where}, which {earlier.process} was done with"
                 )
 
 
 def acknowledged_twice(history: History, _: Rules) -> Iterator[Anomaly]:
-    """Two are told that they have acknowledged one record."""
+    """Two members learn that they have acknowledged one record."""
     first = _acknowledged(history)
-    for told in history.of(Acknowledged):
-        for offset in told.places if told.ok else ():
-            before = first[told.group, told.partition, offset]
-            if before is not told:
-                who = f"{before.process} and {told.process}"
-                yield Anomaly("acknowledged twice", f"{who} have both acknowledged {offset} of {told.partition}")
+    for acknowledged in history.of(Acknowledged):
+        for offset in acknowledged.places if acknowledged.ok else ():
+            before = first[acknowledged.group, acknowledged.partition, offset]
+            if before is not acknowledged:
+                who = f"{before.process} and {acknowledged.process}"
+                yield Anomaly(
+                    "acknowledged twice", f"{who} have both acknowledged {offset} of {acknowledged.partition}"
+                )
 
 
 def handed_out_wrong(history: History, _: Rules) -> Iterator[Anomaly]:

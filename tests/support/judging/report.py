@@ -92,8 +92,8 @@ class Report:
     @property
     def counts(self) -> dict[str, int]:
         """How many of each verdict; what has none of its own is under its own name."""
-        found = Counter(_VERDICT.get(anomaly.name, anomaly.name) for anomaly in self.anomalies)
-        return {**dict.fromkeys(COUNTED, 0), **found}
+        counts = Counter(_VERDICT.get(anomaly.name, anomaly.name) for anomaly in self.anomalies)
+        return {**dict.fromkeys(COUNTED, 0), **counts}
 
     @property
     def line(self) -> str:
@@ -113,10 +113,10 @@ class Report:
 def judge(history: History) -> Report:
     """Everything that is wrong with a history of plain topics."""
     anomalies = check(history, {})
-    for one in (*CHECKS, *QUEUE_CHECKS):
-        anomalies += one(history, {})
-    told = list(history.of(Transaction))
-    ended = sorted(each.returned_ms or 0.0 for each in told if each.ok)
+    for find_anomalies in (*CHECKS, *QUEUE_CHECKS):
+        anomalies += find_anomalies(history, {})
+    transactions = list(history.of(Transaction))
+    ended = sorted(each.returned_ms or 0.0 for each in transactions if each.ok)
     gaps = [later - earlier for earlier, later in itertools.pairwise(ended)]
     return Report(
         operations=sum(
@@ -124,8 +124,8 @@ def judge(history: History) -> Report:
         ),
         records=sum(len(read.records) for read in history.of(CommittedRead)),
         committed=len(ended),
-        aborted=sum(1 for each in told if not each.ok and not each.may_count),
-        unknown=sum(1 for each in told if not each.ok and each.may_count),
+        aborted=sum(1 for each in transactions if not each.ok and not each.may_count),
+        unknown=sum(1 for each in transactions if not each.ok and each.may_count),
         silence_s=max(gaps, default=0.0) / MILLISECONDS,
         anomalies=tuple(anomalies),
     )

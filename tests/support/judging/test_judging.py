@@ -37,8 +37,8 @@ CASES = list(cases())
 )
 def test_a_history_made_by_hand(anomaly: str, lines: list[str]) -> None:
     """It has the one anomaly, or none."""
-    found = {each.name for each in judge(read(lines)).anomalies}
-    assert anomaly in found if anomaly != "right" else not found, found
+    anomaly_names = {each.name for each in judge(read(lines)).anomalies}
+    assert anomaly in anomaly_names if anomaly != "right" else not anomaly_names, anomaly_names
 
 
 def test_each_row_has_three() -> None:
@@ -50,7 +50,7 @@ def test_each_row_has_three() -> None:
 
 def test_every_anomaly_that_is_shown_counts_as_one_verdict() -> None:
     """And none as two."""
-    names = [name for told in COUNTED.values() for name in told]
+    names = [name for names in COUNTED.values() for name in names]
     assert len(names) == len(set(names))
     assert {anomaly for _, anomaly, *_ in CASES} - {"right"} <= set(names)
 
@@ -92,5 +92,5 @@ def test_a_line_that_is_none(text: str) -> None:
 
 
 def test_half_a_line_of_a_killed_program_is_left_out() -> None:
-    """It was never told."""
+    """It was never reported."""
     assert list(whole_lines("one\ntwo\nthr")) == ["one\n", "two\n"]

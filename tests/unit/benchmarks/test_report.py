@@ -18,9 +18,9 @@ def row(ours: list[float], theirs: list[float], metric: Metric = RATE) -> Row:
 
 def test_the_ratio_is_the_median_of_the_pairs() -> None:
     """A round that was slow for both counts by its own ratio, not by its figures."""
-    found = row([100, 10, 300], [50, 5, 100])
-    assert found.ratios == [2, 2, 3]
-    assert found.ratio == 2
+    row_of_pairs = row([100, 10, 300], [50, 5, 100])
+    assert row_of_pairs.ratios == [2, 2, 3]
+    assert row_of_pairs.ratio == 2
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [([], []), ([5.0], []), ([5.0], [0.0])])

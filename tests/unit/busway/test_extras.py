@@ -58,8 +58,8 @@ def bare(barred: set[str], commands: list[list[str]]) -> list[str]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: list[str] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    texts: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return texts
 
 
 @pytest.mark.slow
@@ -79,8 +79,8 @@ def test_nothing_installed() -> None:
         **{f"demo {name}": (f"busway demo {name}", "examples") for name in ("movieflix", "gettaxi", "mybank")},
     }
     barred = {name.partition(".")[0] for names in EXTRAS.values() for name in names}
-    found = bare(barred, [command.split() for command in commands])
-    for (command, (what, extra)), text in zip(commands.items(), found, strict=True):
+    texts = bare(barred, [command.split() for command in commands])
+    for (command, (what, extra)), text in zip(commands.items(), texts, strict=True):
         wanted = rf"(busway|MissingExtra): {re.escape(what)} needs the {extra} extra: pip install 'busway\[{extra}\]' \(.+ not installed\)"
         assert re.fullmatch(wanted, text), f"{command}: {text}"
 
@@ -88,13 +88,13 @@ def test_nothing_installed() -> None:
 @pytest.mark.slow
 def test_all_but_one() -> None:
     """What is missing is named, and only that."""
-    found = bare({"prometheus_client"}, [["import", "import", "busway.web"], ["import", "import", "busway.sql"]])
-    assert found == [
+    texts = bare({"prometheus_client"}, [["import", "import", "busway.web"], ["import", "import", "busway.sql"]])
+    assert texts == [
         "MissingExtra: busway.web needs the web extra: pip install 'busway[web]' (prometheus_client is not installed)",
         "",
     ]
-    found = bare({"h3", "psycopg"}, [["demo", "gettaxi"], ["connect"]])
-    assert [text.rpartition("(")[2] for text in found] == [
+    texts = bare({"h3", "psycopg"}, [["demo", "gettaxi"], ["connect"]])
+    assert [text.rpartition("(")[2] for text in texts] == [
         "psycopg, h3 are not installed)",
         "psycopg is not installed)",
     ]
@@ -114,16 +114,16 @@ def test_the_table_is_that_of_the_distribution() -> None:
     optional: dict[str, list[str]] = project["optional-dependencies"]
 
     def packages(extra: str) -> set[str]:
-        found = set()
-        for one in optional[extra]:
-            parts = re.match(r"([\w-]+)(?:\[([\w,]+)\])?", one)
+        named = set()
+        for requirement in optional[extra]:
+            parts = re.match(r"([\w-]+)(?:\[([\w,]+)\])?", requirement)
             assert parts is not None
             name, inner = parts.groups("")
             if name == "busway":
-                found |= {package for part in inner.split(",") for package in packages(part)}
+                named |= {package for part in inner.split(",") for package in packages(part)}
             elif name != "uvloop":
-                found.add(IMPORTED.get(name, name))
-        return found
+                named.add(IMPORTED.get(name, name))
+        return named
 
     for extra, names in EXTRAS.items():
         assert set(names) == packages(extra), extra

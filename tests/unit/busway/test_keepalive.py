@@ -1,4 +1,4 @@
-"""What the kernel is told of a connection."""
+"""Socket options of a connection."""
 
 import socket
 

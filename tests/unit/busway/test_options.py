@@ -32,9 +32,9 @@ from busway.options import ConsumerOptions, ProducerOptions
 )
 def test_a_producer_names_the_option_that_cannot_be(option: str, value: Any, text: str) -> None:
     """The same words, from a producer and from an app."""
-    with pytest.raises((TypeError, ValueError)) as found:
+    with pytest.raises((TypeError, ValueError)) as refusal:
         Producer(**{option: value})
-    assert str(found.value).startswith(text)
+    assert str(refusal.value).startswith(text)
     with pytest.raises(BadDeclaration) as refused:
         App("shop", producer={option: value})
     assert str(refused.value).startswith(f"app shop: {text}")
@@ -59,9 +59,9 @@ def test_a_producer_names_the_option_that_cannot_be(option: str, value: Any, tex
 )
 def test_a_consumer_names_the_option_that_cannot_be(option: str, value: Any, text: str) -> None:
     """As a producer does."""
-    with pytest.raises((TypeError, ValueError)) as found:
+    with pytest.raises((TypeError, ValueError)) as refusal:
         Consumer(**{option: value})
-    assert str(found.value).startswith(text)
+    assert str(refusal.value).startswith(text)
 
 
 def test_what_can_be_is_taken() -> None:

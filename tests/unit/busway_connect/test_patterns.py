@@ -6,7 +6,7 @@ from busway_connect.patterns import PATTERN_CHARS_MAX, BadPattern, Pattern, TooL
 
 
 def test_a_whole_name_is_matched() -> None:
-    """No part of it; letters' case counts unless it is to be ignored."""
+    """No part of it; letters' case counts unless it is ignored."""
     assert Pattern("a.c").fullmatch("abc")
     assert not Pattern("a.c").fullmatch("abcd")
     assert not Pattern("a.c").fullmatch("ABC")

@@ -106,10 +106,10 @@ def test_no_message_shows_what_a_reference_stands_for(name: str, secret: str, gi
     resolved, shown = {**common, name: secret}, {**common, name: given, "topics": "${env:T}"}
     plugins = Plugins(["tests.support.connectors"])
     kind = plugins.connector("CollectingSink")
-    found = problems(plugins, kind, resolved, shown)
-    assert found
-    assert "hunter" not in str(found).lower()
-    assert "${env:" in str(found)
+    problem_texts = problems(plugins, kind, resolved, shown)
+    assert problem_texts
+    assert "hunter" not in str(problem_texts).lower()
+    assert "${env:" in str(problem_texts)
     with pytest.raises(BadConfig) as refused:
         check(plugins, kind, resolved, shown)
     assert "hunter" not in str(refused.value).lower()

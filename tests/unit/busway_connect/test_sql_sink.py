@@ -41,7 +41,7 @@ async def make(url: str) -> AsyncIterator[Make]:
         settings = {
             "connection.url": url,
             "schema.evolution": "basic",
-            **{one.replace("_", "."): each for one, each in config.items()},
+            **{key.replace("_", "."): each for key, each in config.items()},
         }
         assert JdbcSink.validate(settings) == {}
         sink = JdbcSink("sink", settings)
@@ -59,7 +59,7 @@ def rows(url: str, sql: str = "SELECT * FROM shop_orders ORDER BY 1") -> list[di
     engine: Engine = create_engine(url)
     try:
         with engine.connect() as connection:
-            return [dict(one) for one in connection.execute(text(sql)).mappings()]
+            return [dict(row) for row in connection.execute(text(sql)).mappings()]
     finally:
         engine.dispose()
 
@@ -90,7 +90,7 @@ async def test_insert_with_the_place_in_the_topic_as_key_may_be_repeated(make: M
     batch = [record({"total": 5}, offset=0), record({"total": 5}, offset=1)]
     await sink.write(batch)
     await sink.write(batch)
-    assert [(one["__connect_topic"], one["__connect_offset"], one["total"]) for one in rows(url)] == [
+    assert [(row["__connect_topic"], row["__connect_offset"], row["total"]) for row in rows(url)] == [
         ("shop.orders", 0, 5),
         ("shop.orders", 1, 5),
     ]
@@ -199,7 +199,7 @@ async def test_a_record_that_can_be_no_row_is_told(make: Make, url: str, bad: An
     with pytest.raises(RecordRefused, match=says) as refused:
         await sink.write([record({"id": 1}), record(bad)])
     assert refused.value.index == 1
-    assert [one["id"] for one in rows(url)] == [1]
+    assert [row["id"] for row in rows(url)] == [1]
 
 
 def typed(**fields: tuple[Type, str | None, tuple[tuple[str, str], ...]]) -> Schema:
@@ -230,12 +230,12 @@ async def test_values_are_what_their_schemas_mean(make: Make, url: str) -> None:
     }
     sink = await make(**UPSERT)
     await sink.write([record(value, schema)])
-    (found,) = rows(url)
-    assert found["price"] == "-1234567890123456789.05"
-    assert dt.date.fromisoformat(found["day"]) == dt.date(2022, 1, 8)
-    assert found["at"].startswith("2023-11-14 22:13:20.123456")
-    assert found["raw"] == b"\x00\xff"
-    assert found["tags"] == '["a", "b"]'
+    (row,) = rows(url)
+    assert row["price"] == "-1234567890123456789.05"
+    assert dt.date.fromisoformat(row["day"]) == dt.date(2022, 1, 8)
+    assert row["at"].startswith("2023-11-14 22:13:20.123456")
+    assert row["raw"] == b"\x00\xff"
+    assert row["tags"] == '["a", "b"]'
 
 
 def test_settings_that_cannot_be_are_named() -> None:
@@ -287,12 +287,12 @@ async def test_update_finds_its_row_whatever_its_columns_are_called(make: Make, 
 
 @pytest.mark.parametrize("bad", [2**70, "\ud800", float("nan"), {"deep": "\ud800"}])
 async def test_a_value_that_the_driver_cannot_take_is_a_bad_record(make: Make, url: str, bad: Any) -> None:
-    """Too long a number, half a character, no number where SQLite would store nothing: told as the record's fault."""
+    """Too long a number, half a character, no number where SQLite would store nothing: reported as the record's fault."""
     sink = await make(**UPSERT)
     with pytest.raises(RecordRefused) as refused:
         await sink.write([record({"id": 1, "x": "1"}), record({"id": 2, "x": bad})])
     assert refused.value.index == 1
-    assert [one["id"] for one in rows(url)] == [1]
+    assert [row["id"] for row in rows(url)] == [1]
 
 
 async def test_a_time_beyond_the_day_is_refused_instead_of_bent(make: Make, url: str) -> None:
@@ -303,14 +303,14 @@ async def test_a_time_beyond_the_day_is_refused_instead_of_bent(make: Make, url:
         await sink.write(
             [record({"id": 1, "at": 86_399_999_999}, schema), record({"id": 2, "at": 86_400_000_000}, schema)]
         )
-    assert [one["id"] for one in rows(url)] == [1]
+    assert [row["id"] for row in rows(url)] == [1]
 
 
 async def test_what_an_update_left_as_it_was_stays(make: Make, url: str) -> None:
     """Debezium's placeholder for a TOASTed value that the log does not hold never overwrites the value that is there."""
     fields = {"id": Schema(type="int32"), "body": Schema(type="string", optional=True), "raw": Schema(type="bytes"),
               "tags": Schema(type="array", value_schema=Schema(type="string")), "total": Schema(type="int32")}  # fmt: skip
-    schema = Schema(type="struct", fields=tuple(Field(name=name, schema=one) for name, one in fields.items()))
+    schema = Schema(type="struct", fields=tuple(Field(name=name, schema=schema) for name, schema in fields.items()))
     sink = await make(**UPSERT)
     mark = "__debezium_unavailable_value"
     first = {"id": 1, "body": "long", "raw": b"\x01", "tags": ["a"], "total": 5}
@@ -327,7 +327,7 @@ async def test_what_an_update_left_as_it_was_stays(make: Make, url: str) -> None
 
 
 async def test_a_refusal_names_table_column_and_value(make: Make) -> None:
-    """SQLite has no infinite days; whoever reads the refusal knows which row to look for."""
+    """SQLite has no infinite days; the refusal shows which row to look for."""
     sink = await make(errors_tolerance="none")
     day = Schema(type="int32", name="io.debezium.time.Date")
     schema = Schema(type="struct", fields=(Field(name="day", schema=day),))

@@ -1,4 +1,4 @@
-"""Settings that nobody serves: each is refused by its name, so that nothing goes out that it was to keep back."""
+"""Settings that are not served: each is refused by its name, so that nothing goes out that a setting should keep back."""
 
 import pytest
 from tests.support.connectors import CollectingSink
@@ -110,7 +110,7 @@ def test_each_line_of_a_refusal_names_its_setting(
     """Also where only the connector knows what is wrong; every error at once."""
     with pytest.raises(BadConfig) as refused:
         check(Plugins(), kind, config)
-    assert all(one in str(refused.value) for one in says)
+    assert all(text in str(refused.value) for text in says)
 
 
 def test_the_remedy_is_said() -> None:
@@ -128,9 +128,9 @@ def test_what_changes_nothing_is_taken_and_said_to_mean_nothing() -> None:
     }  # fmt: skip
     plugins = Plugins()
     assert not problems(plugins, PostgresConnector, config)
-    found = inert_settings(plugins, PostgresConnector, config)
-    assert found.keys() == {"poll.interval.ms", "lsn.flush.timeout.ms", "value.converter.schemas.enable"}
-    assert all(found.values())
+    inert = inert_settings(plugins, PostgresConnector, config)
+    assert inert.keys() == {"poll.interval.ms", "lsn.flush.timeout.ms", "value.converter.schemas.enable"}
+    assert all(inert.values())
     assert not problems(
         plugins, JdbcSink, {**JDBC, "pk.mode": "none", "max.retries": "3", "quote.sql.identifiers": "ALWAYS"}
     )
@@ -198,8 +198,8 @@ def test_an_override_that_cannot_be_is_named(name: str, text: str) -> None:
 def test_overrides_reach_the_consumer() -> None:
     """With their types; a shorter session brings a shorter heartbeat, and the worker's session is the default."""
     given = {"consumer.override.session.timeout.ms": "6000", "consumer.override.isolation.level": "read_committed"}
-    found = consumer_options(given, 10_000)
-    assert found == {
+    options = consumer_options(given, 10_000)
+    assert options == {
         "auto_offset_reset": "earliest", "session_timeout_ms": 6000, "heartbeat_interval_ms": 2000, "isolation_level": "read_committed",
     }  # fmt: skip
     assert consumer_options({}, 10_000)["session_timeout_ms"] == 10_000

@@ -23,21 +23,21 @@ from busway_protocol.messages.produce import PartitionProduceData, ProduceReques
 
 def examples(cls: type[Any], version: int, count: int) -> list[Any]:
     """Messages from the definitions, the same ones in every run."""
-    found: list[Any] = []
+    collected: list[Any] = []
 
     @settings(max_examples=count, derandomize=True)
     @given(message=messages(cls, version))
     def collect(message: Any) -> None:
-        found.append(message)
+        collected.append(message)
 
     collect()
-    return found
+    return collected
 
 
 @pytest.mark.parametrize("cls", [cls for api in APIS.values() for cls in (api.request, api.response)])
 def test_every_message_survives_the_round_trip_in_every_version(cls: type[Any]) -> None:
     """decode(encode(m)) = m, for messages made from the definitions."""
-    for version in [found for other, found in every_version() if other is cls]:
+    for version in [message for other, message in every_version() if other is cls]:
         for message in examples(cls, version, 6):
             assert decode(cls, version, encode(message, version)) == message
 

@@ -33,8 +33,8 @@ def test_mypy_finds_the_mistakes_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(WRONG)
     (tmp_path / "right.py").write_text(RIGHT)
     settings = ["--strict", "--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(tmp_path / "cache")]
-    found, problems, _ = api.run([*settings, str(tmp_path / "wrong.py"), str(tmp_path / "right.py")])
+    output, problems, _ = api.run([*settings, str(tmp_path / "wrong.py"), str(tmp_path / "right.py")])
     assert not problems
-    errors = [line for line in found.splitlines() if ": error:" in line]
-    assert {int(line.split(":")[1]) for line in errors} == {5, 6, 7, 8, 9}, found
+    errors = [line for line in output.splitlines() if ": error:" in line]
+    assert {int(line.split(":")[1]) for line in errors} == {5, 6, 7, 8, 9}, output
     assert all("wrong.py" in line for line in errors)

@@ -82,19 +82,19 @@ def transform(positions: DataFrame, rides: DataFrame) -> DataFrame:
 def _fare(rows: pd.DataFrame) -> pd.DataFrame:
     """One ride's row, from its positions."""
     rows = rows.sort_values("offset")
-    one = rows.iloc[0]
+    first = rows.iloc[0]
     ride = Ride(
-        ride_id=one.ride_id,
-        city=one.city,
-        rider_id=one.rider_id,
+        ride_id=first.ride_id,
+        city=first.city,
+        rider_id=first.rider_id,
         status=Status.ENDED,
         lat=0.0,
         lng=0.0,
         requested_at=_EPOCH,
-        surge_percent=int(one.surge_percent),
-        driver_id=one.ride_driver_id,
-        first_position_offset=int(one.first_position_offset),
-        last_position_offset=int(one.last_position_offset),
+        surge_percent=int(first.surge_percent),
+        driver_id=first.ride_driver_id,
+        first_position_offset=int(first.first_position_offset),
+        last_position_offset=int(first.last_position_offset),
     )
     stored = [
         fares.Stored(
@@ -114,7 +114,7 @@ def _fare(rows: pd.DataFrame) -> pd.DataFrame:
         for row in rows.itertuples()
     ]
     meter, cents = fares.recompute(ride, stored)
-    taken = int(one.taken_cents)
+    taken = int(first.taken_cents)
     return pd.DataFrame(
         [
             (
@@ -159,8 +159,8 @@ def work(job: Job) -> None:
         positions = from_store(job.spark.read.format(job.format).load(job.given.positions))
     target = job.place("fares")
     transform(positions, job.read(RIDES)).write.format(job.format).mode("overwrite").save(target)
-    found = job.spark.read.format(job.format).load(target)
-    total, differ = found.count(), found.where("not equal").count()
+    compared = job.spark.read.format(job.format).load(target)
+    total, differ = compared.count(), compared.where("not equal").count()
     sys.stdout.write(f"fares: {total} rides in {target}, {differ} of them not what the service took\n")
     if differ:
         raise ValueError(f"{differ} of {total} fares differ; see the rows of {target} that are not equal")

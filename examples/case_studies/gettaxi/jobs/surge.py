@@ -101,7 +101,7 @@ def work(job: Job) -> None:
         return [job.store(transform(job.stream(POSITIONS), job.stream(RIDES)), "surge")]
 
     for query in job.run(start, topics=[POSITIONS, RIDES]):
-        records = sum(one.numInputRows for one in query.recentProgress)
+        records = sum(progress.numInputRows for progress in query.recentProgress)
         sys.stdout.write(f"surge: read {records} records into {job.place('surge')}\n")
 
 

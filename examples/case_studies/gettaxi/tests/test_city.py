@@ -58,8 +58,8 @@ def take_command(city: City, table: Table, command: Command, offset: int) -> Non
             table.keep(city, city.request(command, offset, surge_percent=100))
     elif ride is not None and (after := matching.obey(ride, command, offset)) is not ride:
         table.keep(city, after)
-    for one in city.assign():
-        table.keep(city, one)
+    for assigned in city.assign():
+        table.keep(city, assigned)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -101,7 +101,7 @@ def test_crashes_change_no_fare_and_match_nobody_twice(seed: int) -> None:
         for ride_id, ride in table.rows.items():
             if sent.get(ride_id) is not ride:
                 sent[ride_id] = ride
-                traffic.told(ride)
+                traffic.on_ride(ride)
     assert crashes > 5
     ended = [ride for ride in table.rows.values() if ride.status is Status.ENDED]
     assert len(ended) > 10
@@ -118,8 +118,8 @@ def test_crashes_change_no_fare_and_match_nobody_twice(seed: int) -> None:
         assert during[-1] - stopped < SECOND
         assert during == [during[0] + number * SECOND for number in range(len(during))], "each second has its place"
     stored = [
-        fares.Stored(offset=offset, key="tallinn", recorded_at=one.at, position=one)
-        for offset, one in enumerate(positions)
+        fares.Stored(offset=offset, key="tallinn", recorded_at=position.at, position=position)
+        for offset, position in enumerate(positions)
     ]
     for ride in ended:
         assert fares.recompute(ride, stored) == (ride.meter, ride.fare_cents)

@@ -58,9 +58,9 @@ class Day:
 def day() -> Iterator[Day]:
     """Traffic with a crash in the middle and positions that were put aside, to the end of every ride."""
     with cluster_in_thread() as cluster:
-        found = Day(cluster)
-        asyncio.run(_live(found))
-        yield found
+        load = Day(cluster)
+        asyncio.run(_live(load))
+        yield load
 
 
 async def _live(day: Day) -> None:
@@ -86,7 +86,7 @@ async def _live(day: Day) -> None:
 
 async def _put_aside(load: Devices) -> None:
     """For every ride that is on its way, a position off the map and one of another driver."""
-    for ride in [one for one in service.rides.values() if one.status is Status.ON_RIDE]:
+    for ride in [ride for ride in service.rides.values() if ride.status is Status.ON_RIDE]:
         at = load.traffic[ride.city].now
         bad = Position(
             driver_id=ride.driver_id or "",
@@ -99,8 +99,8 @@ async def _put_aside(load: Devices) -> None:
         )
         centre = geo.CITIES[ride.city]
         other = replace(bad, driver_id="somebody", lat=centre.lat, lng=centre.lng)
-        for one in (bad, other):
-            await load.position_topic.send(one, one.city, timestamp_ms=int(at.timestamp() * 1000))
+        for position in (bad, other):
+            await load.position_topic.send(position, position.city, timestamp_ms=int(at.timestamp() * 1000))
 
 
 async def _read(day: Day, bus: TestBus, load: Devices) -> None:
@@ -126,14 +126,14 @@ def test_every_fare_is_equal_to_the_cent(day: Day, topics: tuple[Any, Any]) -> N
     from gettaxi.jobs.fares import transform
 
     rows = transform(*topics).collect()
-    found = {row.ride_id: (row.driver_id, row.positions, row.distance_mm, row.fare_cents) for row in rows}
+    fares_of_rides = {row.ride_id: (row.driver_id, row.positions, row.distance_mm, row.fare_cents) for row in rows}
     expected = {
         ride.ride_id: (ride.driver_id, ride.meter.positions, ride.meter.distance_mm, ride.fare_cents)
         for ride in day.rides.values()
         if ride.status is Status.ENDED
     }
     assert len(expected) > 20
-    assert found == expected
+    assert fares_of_rides == expected
     assert all(row.equal for row in rows)
 
 
@@ -179,7 +179,7 @@ def test_a_cluster_runs_the_job(day: Day, spark: Any, tmp_path: Path) -> None:
 
 def windows_of(day: Day) -> dict[tuple[str, dt.datetime], tuple[int, int, int]]:
     """The service's own windows over all that is stored, city by city: (cell, end) → demand, supply, percent."""
-    found = {}
+    by_cell = {}
     for city in ("berlin", "lisbon"):
         windows = surge.Windows(NOON - dt.timedelta(hours=1))
         for ride in day.rides.values():
@@ -193,9 +193,9 @@ def windows_of(day: Day) -> dict[tuple[str, dt.datetime], tuple[int, int, int]]:
             recorded_at = dt.datetime.fromtimestamp(record.timestamp_ms / 1000, dt.UTC)
             matching.check_position(position, key=record.key, recorded_at=recorded_at)
             windows.supply(geo.surge_cell(position.lat, position.lng), position.at, position.driver_id)
-        for one in windows.pass_time(NOON + dt.timedelta(days=1)):
-            found[one.cell, one.end] = (one.demand, one.supply, one.percent)
-    return found
+        for window in windows.pass_time(NOON + dt.timedelta(days=1)):
+            by_cell[window.cell, window.end] = (window.demand, window.supply, window.percent)
+    return by_cell
 
 
 def test_the_windows_are_those_of_the_service(day: Day, topics: tuple[Any, Any]) -> None:
@@ -203,12 +203,12 @@ def test_the_windows_are_those_of_the_service(day: Day, topics: tuple[Any, Any])
     from gettaxi.jobs.surge import transform
 
     rows = transform(*topics).collect()
-    found = {(row.cell, row.window_end.replace(tzinfo=dt.UTC)): (row.demand, row.supply, row.percent) for row in rows}
-    assert found == windows_of(day)
-    assert max(percent for _, _, percent in found.values()) > 100
-    published = {(one.cell, one.window_end): (one.demand, one.supply, one.percent) for one in day.surges}
+    windows = {(row.cell, row.window_end.replace(tzinfo=dt.UTC)): (row.demand, row.supply, row.percent) for row in rows}
+    assert windows == windows_of(day)
+    assert max(percent for _, _, percent in windows.values()) > 100
+    published = {(row.cell, row.window_end): (row.demand, row.supply, row.percent) for row in day.surges}
     assert len(published) > 20
-    assert published == {key: found[key] for key in published}
+    assert published == {key: windows[key] for key in published}
 
 
 def test_the_stream_writes_complete_windows_once(
@@ -222,13 +222,13 @@ def test_the_stream_writes_complete_windows_once(
     assert job.main(arguments) == 0
     assert job.main(arguments) == 0
     rows = spark.read.parquet(str(tmp_path / "surge")).collect()
-    found = {(row.cell, row.window_end.replace(tzinfo=dt.UTC)): (row.demand, row.supply, row.percent) for row in rows}
-    assert len(found) == len(rows)
+    windows = {(row.cell, row.window_end.replace(tzinfo=dt.UTC)): (row.demand, row.supply, row.percent) for row in rows}
+    assert len(windows) == len(rows)
     newest = max(record.value.at for record in day.positions if record.value is not None)
     complete = {
         key: counts for key, counts in windows_of(day).items() if key[1] <= newest - surge.LATENESS - surge.SLIDE
     }
-    assert {key: found.get(key) for key in complete} == complete
+    assert {key: windows.get(key) for key in complete} == complete
 
 
 def test_what_belongs_to_a_ride_needs_no_spark(day: Day) -> None:

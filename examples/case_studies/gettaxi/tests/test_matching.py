@@ -1,4 +1,4 @@
-"""The closest free driver, and nobody twice."""
+"""The closest free driver, and none twice."""
 
 import datetime as dt
 
@@ -28,9 +28,9 @@ def test_the_search_by_cells_finds_whom_a_search_of_all_finds(
     for number, (lat, lng) in enumerate(drivers):
         city.see(seen(f"d{number:02}", lat, lng))
     everyone = sorted((geo.distance_mm(*rider, lat, lng), f"d{number:02}") for number, (lat, lng) in enumerate(drivers))
-    found = city.closest(*rider)
+    closest = city.closest(*rider)
     if everyone and everyone[0][0] <= 6_000_000:
-        assert found == (everyone[0][1], everyone[0][0])
+        assert closest == (everyone[0][1], everyone[0][0])
 
 
 def ride(number: int, status: Status = Status.WAITING) -> Ride:
@@ -47,10 +47,10 @@ def test_a_driver_is_matched_once() -> None:
     city.see(seen("far", 52.53, 13.405))
     rides = []
     for number in range(3):
-        found = match(ride(number), city)
-        city.follow(found.ride_id, found.driver_id)
-        rides.append(found)
-    assert [(one.status, one.driver_id) for one in rides] == [
+        matched = match(ride(number), city)
+        city.follow(matched.ride_id, matched.driver_id)
+        rides.append(matched)
+    assert [(matched.status, matched.driver_id) for matched in rides] == [
         (Status.MATCHED, "near"),
         (Status.MATCHED, "far"),
         (Status.WAITING, None),
@@ -64,6 +64,6 @@ def test_who_is_not_seen_is_not_offered() -> None:
     city = Drivers()
     city.see(seen("silent", 52.521, 13.405))
     city.see(seen("far", 52.6, 13.405, NOON + UNSEEN_AFTER + dt.timedelta(seconds=1)))
-    found = city.closest(52.52, 13.405)
-    assert found is not None
-    assert found[0] == "far"
+    closest = city.closest(52.52, 13.405)
+    assert closest is not None
+    assert closest[0] == "far"

@@ -62,12 +62,13 @@ def test_what_comes_again_changes_no_fare(events: list[tuple[int, float, Phase]]
     log.append(position(700))
     ride = RIDE
     for begin in [*restarts, 0]:
-        for offset, one in enumerate(log[begin:], begin):
+        for offset, logged in enumerate(log[begin:], begin):
             if offset <= ride.last_position_offset + 1 or begin == 0:
-                ride = fares.drive(ride, one, offset)
+                ride = fares.drive(ride, logged, offset)
     assert ride.status is Status.ENDED
     stored = [
-        fares.Stored(offset=offset, key="berlin", recorded_at=one.at, position=one) for offset, one in enumerate(log)
+        fares.Stored(offset=offset, key="berlin", recorded_at=position.at, position=position)
+        for offset, position in enumerate(log)
     ]
     assert fares.recompute(ride, stored) == (ride.meter, ride.fare_cents)
 
@@ -79,40 +80,40 @@ def test_what_was_put_aside_costs_nothing_in_either_way() -> None:
     log = [good[0], *bad, position(9000, 52.6), good[1], good[2]]
     ride = RIDE
     stored = []
-    for offset, one in enumerate(log):
+    for offset, logged in enumerate(log):
         recorded_at = NOON + dt.timedelta(seconds=30)
-        stored.append(fares.Stored(offset=offset, key="berlin", recorded_at=recorded_at, position=one))
+        stored.append(fares.Stored(offset=offset, key="berlin", recorded_at=recorded_at, position=logged))
         try:
-            matching.check_position(one, key="berlin", recorded_at=recorded_at)
+            matching.check_position(logged, key="berlin", recorded_at=recorded_at)
         except (matching.Impossible, geo.OffTheMap):
             continue
-        ride = fares.drive(ride, one, offset)
+        ride = fares.drive(ride, logged, offset)
     assert ride.meter.positions == 3
     assert fares.recompute(ride, stored) == (ride.meter, ride.fare_cents)
     plain = RIDE
-    for offset, one in enumerate(good):
-        plain = fares.drive(plain, one, offset)
+    for offset, logged in enumerate(good):
+        plain = fares.drive(plain, logged, offset)
     assert plain.fare_cents == ride.fare_cents
 
 
 @given(st.integers(0, 200), st.integers(0, 200))
 def test_prices_rise_with_demand_and_fall_with_supply_within_bounds(demand: int, supply: int) -> None:
     """Never below the plain price, never above three times it, monotone, in steps of ten."""
-    found = surge.percent(demand, supply)
-    assert surge.PLAIN_PERCENT <= found <= surge.MOST_PERCENT
-    assert found % 10 == 0
-    assert surge.percent(demand + 1, supply) >= found
-    assert surge.percent(demand, supply + 1) <= found
+    percent = surge.percent(demand, supply)
+    assert surge.PLAIN_PERCENT <= percent <= surge.MOST_PERCENT
+    assert percent % 10 == 0
+    assert surge.percent(demand + 1, supply) >= percent
+    assert surge.percent(demand, supply + 1) <= percent
 
 
 events = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 9), st.booleans(), st.sampled_from("ab")), max_size=60)
 
 
 @given(events)
-def test_windows_are_what_their_definition_says(found: list[tuple[int, int, bool, str]]) -> None:
+def test_windows_are_what_their_definition_says(events: list[tuple[int, int, bool, str]]) -> None:
     """For random events, each up to the lateness out of order: each complete window of each cell counts exactly its own."""
     windows = surge.Windows(NOON)
-    log = sorted((second + late, second, ride, cell) for second, late, ride, cell in found)
+    log = sorted((second + late, second, ride, cell) for second, late, ride, cell in events)
     closed = []
     for number, (now, second, is_ride, cell) in enumerate(log):
         at = NOON + dt.timedelta(seconds=second)
@@ -130,8 +131,8 @@ def test_windows_are_what_their_definition_says(found: list[tuple[int, int, bool
             ]
             if inside:
                 names = set(inside)
-                expected[start, cell] = (sum(one for one, _ in names), sum(not one for one, _ in names))
-    assert {(one.start, one.cell): (one.demand, one.supply) for one in closed} == expected
+                expected[start, cell] = (sum(counted for counted, _ in names), sum(not counted for counted, _ in names))
+    assert {(window.start, window.cell): (window.demand, window.supply) for window in closed} == expected
 
 
 def test_what_is_too_late_is_counted_and_changes_nothing() -> None:
@@ -144,8 +145,8 @@ def test_what_is_too_late_is_counted_and_changes_nothing() -> None:
     windows.supply("a", NOON + dt.timedelta(seconds=150), "in time")
     assert windows.late == 1
     closed = windows.pass_time(NOON + dt.timedelta(seconds=400))
-    assert {one.supply for one in closed} == {1}
-    assert min(one.start for one in closed) == NOON + dt.timedelta(seconds=140)
+    assert {window.supply for window in closed} == {1}
+    assert min(window.start for window in closed) == NOON + dt.timedelta(seconds=140)
 
 
 CHECKS = [

@@ -36,8 +36,8 @@ async def report(*positions: Position) -> None:
     """What devices send, stamped with their time as a gateway does."""
     await asyncio.gather(
         *[
-            await service.positions.send_soon(one, one.city, timestamp_ms=int(one.at.timestamp() * 1000))
-            for one in positions
+            await service.positions.send_soon(position, position.city, timestamp_ms=int(position.at.timestamp() * 1000))
+            for position in positions
         ]
     )
 
@@ -91,8 +91,8 @@ async def drive(load: Devices, seconds: int) -> None:
 async def drive_to_the_end(load: Devices) -> None:
     """No new riders; the rides that there are end."""
     towns = list(load.traffic.values())
-    for one in towns:
-        one.requests = False
+    for town in towns:
+        town.requests = False
     limit = towns[0].now + dt.timedelta(hours=1)
     await load.run(speed=None, until=lambda: not load.open or towns[0].now > limit)
 
@@ -132,14 +132,14 @@ async def test_a_request_that_comes_twice_is_one_ride_and_a_driver_may_decline(b
     for number in range(2):
         await ask(wanted(f"other{number}"))
     await bus.settle()
-    assert {one.ride_id: one.driver_id for one in service.rides.values()} == {
+    assert {ride.ride_id: ride.driver_id for ride in service.rides.values()} == {
         "r": "far",
         "other0": "near",
         "other1": None,
     }
     await ask(Command(ask=Ask.CANCELLED, ride_id="r", city="berlin", at=NOON))
     await bus.settle()
-    assert {one.ride_id: one.driver_id for one in service.rides.values()} == {
+    assert {ride.ride_id: ride.driver_id for ride in service.rides.values()} == {
         "r": None,
         "other0": "near",
         "other1": "far",
@@ -177,15 +177,15 @@ async def test_killed_at_any_step_every_ride_ends_once_at_its_price(bus: TestBus
             await crash
         await drive_to_the_end(load)
         await bus.settle()
-        found = await stored(load)
+        written = await stored(load)
     (town,) = load.traffic.values()
-    assert found.positions == load.positions
-    assert found.rides.keys() == town.rides.keys()
-    assert found.count(Status.ENDED) == len(
-        town.dropped_off - {ride_id for ride_id, ride in found.rides.items() if ride.status is Status.CANCELLED}
+    assert written.positions == load.positions
+    assert written.rides.keys() == town.rides.keys()
+    assert written.count(Status.ENDED) == len(
+        town.dropped_off - {ride_id for ride_id, ride in written.rides.items() if ride.status is Status.CANCELLED}
     )
-    assert found.count(Status.ENDED) > 5
-    assert (found.twice, found.differ, load.open) == (0, 0, 0)
+    assert written.count(Status.ENDED) > 5
+    assert (written.twice, written.differ, load.open) == (0, 0, 0)
 
 
 class Asked(Extension):
@@ -230,7 +230,7 @@ class Held(Extension):
 
 async def test_what_a_decision_rests_on_is_written_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The row of a ride that has ended is slow to be written; the next ride of that driver comes behind it in the topic all the same, so that
-    a crash in between leaves nobody with two."""
+    a crash in between leaves no driver with two."""
     asked = Asked()
     held = Held(asked)
     monkeypatch.setattr(service.app, "extensions", [asked, *service.app.extensions, held])
@@ -247,9 +247,9 @@ async def test_what_a_decision_rests_on_is_written_before_it(monkeypatch: pytest
         await held.returned.wait()
         await ask(wanted("second"))
         await bus.settle()
-        found = [record.value for record in await bus.records(service.rides.topic)]
-    told = [(ride.ride_id, ride.status.name, ride.driver_id) for ride in found if ride is not None][-2:]
-    assert told == [("first", "ENDED", "d"), ("second", "MATCHED", "d")]
+        rides = [record.value for record in await bus.records(service.rides.topic)]
+    states = [(ride.ride_id, ride.status.name, ride.driver_id) for ride in rides if ride is not None][-2:]
+    assert states == [("first", "ENDED", "d"), ("second", "MATCHED", "d")]
 
 
 async def test_a_killed_broker_loses_no_ride(bus: TestBus) -> None:
@@ -261,14 +261,14 @@ async def test_a_killed_broker_loses_no_ride(bus: TestBus) -> None:
         await drive(load, 20)
         await drive_to_the_end(load)
         await bus.settle()
-        found = await stored(load)
-    assert found.rides.keys() == {ride_id for one in load.traffic.values() for ride_id in one.rides}
-    assert (found.twice, found.differ, load.open) == (0, 0, 0)
+        written = await stored(load)
+    assert written.rides.keys() == {ride_id for traffic in load.traffic.values() for ride_id in traffic.rides}
+    assert (written.twice, written.differ, load.open) == (0, 0, 0)
 
 
 async def test_the_surge_is_published_and_fixed_at_the_request(bus: TestBus) -> None:
     """Three requests and one driver in a minute: the cell's price rises when the window is complete, the next ride there costs that much,
-    and falls when nobody asks any more."""
+    and falls when no rider asks any more."""
     await report(at(0), at(10))
     for number in range(4):
         await ask(wanted(f"r{number}", 11))
@@ -293,8 +293,8 @@ async def test_impossible_events_are_put_aside_and_replayed_after_a_fix(
     await report(at(0), replace(at(1, "x"), lat=10.0), potsdam, at(1, "y"))
     await ask(Command(ask=Ask.CANCELLED, ride_id="nobody's", city="berlin", at=NOON))
     await bus.settle()
-    reasons = sorted(one.error for one in await bus.dead_letters(service.positions))
-    assert [one.partition(";")[0] for one in reasons] == [
+    reasons = sorted(letter.error for letter in await bus.dead_letters(service.positions))
+    assert [reason.partition(";")[0] for reason in reasons] == [
         "OffTheMap: city is 'potsdam'",
         "OffTheMap: lat 10.0, lng 13.405 is 4728 km from the centre of berlin, whose map ends at 25 km",
     ]
@@ -333,20 +333,20 @@ async def test_over_http(bus: TestBus) -> None:
         await bus.settle()
         ride = (await client.get(f"/rides/{ride_id}")).json()
         assert (ride["status"], ride["driver_id"], ride["surge_percent"]) == ("MATCHED", "d", 100)
-        berlin = next(one for one in (await client.get("/cities")).json() if one["name"] == "berlin")
+        berlin = next(city for city in (await client.get("/cities")).json() if city["name"] == "berlin")
         assert (berlin["here"], berlin["drivers"], berlin["matched"]) == (True, 1, 1)
         waits = {"rider_id": "u", "ride_id": ride_id, **place}
         assert (await client.post("/riders/positions", json=[waits, waits])).json() == {"stored": 2}
-        told = [record.value for record in await bus.records(service.rider_positions)]
-        assert [(one.rider_id, one.ride_id, one.lat) for one in told if one is not None] == [
-            ("u", ride_id, CENTRE.lat)
-        ] * 2
+        positions = [record.value for record in await bus.records(service.rider_positions)]
+        assert [
+            (position.rider_id, position.ride_id, position.lat) for position in positions if position is not None
+        ] == [("u", ride_id, CENTRE.lat)] * 2
         assert (await client.post(f"/rides/{ride_id}/decline", json={"driver_id": "d"})).status_code == 202
         await bus.settle()
         assert (await client.post(f"/rides/{ride_id}/cancel")).status_code == 202
         await bus.settle()
         changes = (await client.get("/cities/berlin")).json()["changes"]
-        assert [one.get("state") or one.get("status") for one in changes] == ["free", "CANCELLED"]
+        assert [change.get("state") or change.get("status") for change in changes] == ["free", "CANCELLED"]
         refused: list[tuple[str, str, Any, int, str]] = [
             ("POST", f"/rides/{ride_id}/cancel", None, 409, "is CANCELLED"),
             ("POST", f"/rides/{ride_id}/decline", {"driver_id": "d"}, 409, "not matched with driver 'd'"),
@@ -383,15 +383,15 @@ async def test_the_page_hears_of_changes(bus: TestBus) -> None:
         client.stream("GET", "/cities/berlin/live") as live,
     ):
         heard = (json.loads(line[6:]) async for line in live.aiter_lines() if line.startswith("data: "))
-        assert [one["state"] for one in await anext(heard)] == ["free"]
+        assert [change["state"] for change in await anext(heard)] == ["free"]
         await ask(wanted("r"))
-        assert [one["driver_id"] for one in await anext(heard) if "status" in one] == ["d"]
+        assert [change["driver_id"] for change in await anext(heard) if "status" in change] == ["d"]
         await report(at(2, north=0.001))
-        assert [one["at"] for one in await anext(heard)] == ["2026-06-01T12:00:02Z"]
+        assert [change["at"] for change in await anext(heard)] == ["2026-06-01T12:00:02Z"]
 
 
 async def test_rows_are_read_back_after_a_restart(bus: TestBus) -> None:
-    """Rides, who is busy, who waits and the price survive; where drivers are is reported anew."""
+    """Rides, who is busy, who waits and the price survive; where drivers are is reported again."""
     await report(at(0))
     await bus.settle()
     await ask(wanted("r"))
@@ -406,4 +406,4 @@ async def test_rows_are_read_back_after_a_restart(bus: TestBus) -> None:
     await report(at(3, "new"))
     await bus.settle()
     assert (service.rides["r"].driver_id, service.rides["waits"].driver_id) == ("d", "new")
-    assert {one.status for one in service.rides.values()} | {Status.ON_RIDE} == matching.BUSY
+    assert {ride.status for ride in service.rides.values()} | {Status.ON_RIDE} == matching.BUSY

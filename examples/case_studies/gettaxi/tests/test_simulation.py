@@ -24,7 +24,7 @@ def test_no_driver_is_given_away_twice() -> None:
 
 def test_a_city_that_forgets_is_found() -> None:
     """It takes one fault that moves a city to another process."""
-    with pytest.raises(SimulationFailed, match=r"drives .* and|is MATCHED|is not|stopped by itself") as found:
+    with pytest.raises(SimulationFailed, match=r"drives .* and|is MATCHED|is not|stopped by itself") as failure:
         simulate(
             simulation.target,
             workload=days,
@@ -33,4 +33,4 @@ def test_a_city_that_forgets_is_found() -> None:
             prepare=forgets_who_drives,
             seeds=300,
         )
-    assert found.value.history.faults
+    assert failure.value.history.faults

@@ -40,11 +40,11 @@ def test_impossible_positions_are_refused_by_name(changes: dict[str, object], na
 def test_a_truck_runs_low_once_until_it_has_filled_up() -> None:
     """A sensor that trembles around the limit gives one alert; after a full tank there can be another."""
     truck: Truck | None = None
-    told = []
+    alert_ids = []
     for offset, fuel in enumerate([16, 14.9, 15.1, 14, 24.9, 60, 15, 14]):
         truck, alert = domain.apply(truck, position(fuel_percent=float(fuel)), offset)
-        told += [alert.alert_id] if alert else []
-    assert told == ["a@1", "a@7"]
+        alert_ids += [alert.alert_id] if alert else []
+    assert alert_ids == ["a@1", "a@7"]
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 4)), max_size=30))
@@ -72,7 +72,7 @@ def test_positions_that_come_again_change_nothing(steps: list[tuple[float, int]]
 def test_the_layers_meet_without_gap_or_overlap(
     count: int, most: int, stored: list[tuple[int, int]], restart: int
 ) -> None:
-    """Whenever the store grows and wherever the service starts again: each offset is told once, or is in a gap that is told."""
+    """Whenever the store grows and wherever the service starts again: each offset is shown once, or is in a gap that is shown."""
     end = 0
     recent = domain.Recent(0, most=most)
     for offset in range(count):
@@ -86,9 +86,9 @@ def test_the_layers_meet_without_gap_or_overlap(
                 end = max(end, min(reach, offset + 1))
                 recent.stored(end)
         joint = domain.meet({0: end}, {0: recent}, "a")
-        told = [*range(end), *(one.offset for one in joint.entries)]
-        missing = [one for gap in joint.gaps for one in range(gap.start, gap.end)]
-        assert sorted(told + missing) == list(range(offset + 1))
+        offsets = [*range(end), *(entry.offset for entry in joint.entries)]
+        missing = [offset for gap in joint.gaps for offset in range(gap.start, gap.end)]
+        assert sorted(offsets + missing) == list(range(offset + 1))
         assert len(recent) <= most
 
 
@@ -96,12 +96,12 @@ def test_the_same_seed_drives_the_same_roads() -> None:
     """And every position on them can be true."""
     first = list(drive(7, 300, seed=3))
     assert first == list(drive(7, 300, seed=3)) != list(drive(7, 300, seed=4))
-    for one in first:
-        domain.check(one)
+    for position in first:
+        domain.check(position)
     truck: Truck | None = None
     alerts = 0
-    for offset, one in enumerate(dataclasses.replace(each) for each in first if each.truck_id == "truck-000"):
-        truck, alert = domain.apply(truck, one, offset)
+    for offset, position in enumerate(dataclasses.replace(each) for each in first if each.truck_id == "truck-000"):
+        truck, alert = domain.apply(truck, position, offset)
         alerts += alert is not None
     assert truck is not None
     assert truck.positions == 300

@@ -46,7 +46,7 @@ async def send(positions: list[Position]) -> None:
     trucks = App("trucks", service.app.bootstrap_servers, service.app.schema_registry)
     topic = trucks.topic(service.TOPIC, key=str, value=Position, partitions=service.PARTITIONS)
     async with trucks:
-        await asyncio.gather(*[await topic.send_soon(one, one.truck_id) for one in positions])
+        await asyncio.gather(*[await topic.send_soon(position, position.truck_id) for position in positions])
 
 
 def write_batch(folder: Path, number: int, rows: list[dict[str, Any]], *, commit: bool = True) -> None:
@@ -63,38 +63,45 @@ def write_batch(folder: Path, number: int, rows: list[dict[str, Any]], *, commit
 async def rows(bus: TestBus) -> list[dict[str, Any]]:
     """The topic as rows of the store."""
     return [
-        {**dataclasses.asdict(one.value), "_partition": one.partition, "_offset": one.offset, "_deleted": False}
-        for one in await bus.records(service.positions)
-        if one.value is not None
+        {
+            **dataclasses.asdict(record.value),
+            "_partition": record.partition,
+            "_offset": record.offset,
+            "_deleted": False,
+        }
+        for record in await bus.records(service.positions)
+        if record.value is not None
     ]
 
 
-def expected(found: list[Position]) -> tuple[dict[str, Truck], list[LowFuel]]:
+def expected(positions: list[Position]) -> tuple[dict[str, Truck], list[LowFuel]]:
     """Trucks and alerts by the rules, offsets aside."""
     trucks: dict[str, Truck] = {}
     alerts = []
-    for offset, one in enumerate(found):
-        trucks[one.truck_id], alert = apply(trucks.get(one.truck_id), one, offset)
+    for offset, position in enumerate(positions):
+        trucks[position.truck_id], alert = apply(trucks.get(position.truck_id), position, offset)
         alerts += [alert] if alert else []
     return trucks, alerts
 
 
 async def test_the_newest_of_each_truck_and_low_fuel(bus: TestBus, client: httpx2.AsyncClient) -> None:
-    """Each truck's newest position is told, and each low tank once."""
+    """Each truck's newest position is shown, and each low tank once."""
     given = list(drive(12, 30, seed=5))
     await send(given)
     await bus.settle()
     trucks, alerts = expected(given)
     assert alerts
-    found = (await client.get("/trucks")).json()
-    assert {one["truck_id"]: (one["positions"], one["newest"]["fuel_percent"]) for one in found} == {
-        truck_id: (one.positions, one.newest.fuel_percent) for truck_id, one in trucks.items()
+    trucks_shown = (await client.get("/trucks")).json()
+    assert {truck["truck_id"]: (truck["positions"], truck["newest"]["fuel_percent"]) for truck in trucks_shown} == {
+        truck_id: (truck.positions, truck.newest.fuel_percent) for truck_id, truck in trucks.items()
     }
     sent = [record.value for record in await bus.records(service.alerts.topic) if record.value is not None]
-    assert sorted((one.truck_id, one.at) for one in sent) == sorted((one.truck_id, one.at) for one in alerts)
-    assert len((await client.get("/alerts")).json()) == len({one.truck_id for one in alerts})
-    one = (await client.get("/trucks/truck-003")).json()
-    assert one["newest"]["latitude"] == trucks["truck-003"].newest.latitude
+    assert sorted((position.truck_id, position.at) for position in sent) == sorted(
+        (alert.truck_id, alert.at) for alert in alerts
+    )
+    assert len((await client.get("/alerts")).json()) == len({alert.truck_id for alert in alerts})
+    truck = (await client.get("/trucks/truck-003")).json()
+    assert truck["newest"]["latitude"] == trucks["truck-003"].newest.latitude
 
 
 async def test_history_is_whole_while_the_store_grows_and_after_a_restart(
@@ -104,14 +111,14 @@ async def test_history_is_whole_while_the_store_grows_and_after_a_restart(
     given = list(drive(6, 20, seed=2))
     await send(given)
     await bus.settle()
-    wanted = [one.fuel_percent for one in given if one.truck_id == "truck-001"]
+    wanted = [position.fuel_percent for position in given if position.truck_id == "truck-001"]
     every = await rows(bus)
 
     async def layers_of(client: httpx2.AsyncClient) -> list[str]:
-        found = (await client.get("/trucks/truck-001/history?limit=1000")).json()
-        assert [one["position"]["fuel_percent"] for one in found["entries"]] == wanted
-        assert found["gaps"] == []
-        return [one["layer"] for one in found["entries"]]
+        history = (await client.get("/trucks/truck-001/history?limit=1000")).json()
+        assert [entry["position"]["fuel_percent"] for entry in history["entries"]] == wanted
+        assert history["gaps"] == []
+        return [entry["layer"] for entry in history["entries"]]
 
     assert await layers_of(client) == ["stream"] * 20
     first = [row for row in every if row["_offset"] < 7]
@@ -128,7 +135,7 @@ async def test_history_is_whole_while_the_store_grows_and_after_a_restart(
         assert await layers_of(again) == ["store"] * 20
         assert sum((await again.get("/store")).json()["waiting"].values()) == 0
         asked = (await again.get("/trucks/truck-001/history?limit=3")).json()
-        assert [one["position"]["fuel_percent"] for one in asked["entries"]] == wanted[-3:]
+        assert [entry["position"]["fuel_percent"] for entry in asked["entries"]] == wanted[-3:]
 
 
 async def test_what_memory_had_to_let_go_of_is_told_as_a_gap(bus: TestBus, client: httpx2.AsyncClient) -> None:
@@ -147,10 +154,10 @@ async def test_what_memory_had_to_let_go_of_is_told_as_a_gap(bus: TestBus, clien
 
 @pytest.mark.parametrize("point", crash_points())
 async def test_a_crash_at_any_step_leaves_trucks_and_alerts_exact(bus: TestBus, point: str) -> None:
-    """Each position counts once, each low tank is told once, and the history is whole."""
+    """Each position counts once, each low tank is alerted once, and the history is whole."""
     given = [
-        dataclasses.replace(one, fuel_percent=10.0 if turn >= 48 and turn % 2 else 50.0)
-        for turn, one in enumerate(drive(8, 12, seed=11))
+        dataclasses.replace(position, fuel_percent=10.0 if turn >= 48 and turn % 2 else 50.0)
+        for turn, position in enumerate(drive(8, 12, seed=11))
     ]
     trucks, alerts = expected(given)
     assert len(alerts) == 4
@@ -160,18 +167,22 @@ async def test_a_crash_at_any_step_leaves_trucks_and_alerts_exact(bus: TestBus, 
     await bus.settle()
     await bus.restart()
     await bus.settle()
-    assert {one: truck.positions for one, truck in service.trucks.items()} == dict.fromkeys(trucks, 12)
+    assert {truck_id: truck.positions for truck_id, truck in service.trucks.items()} == dict.fromkeys(trucks, 12)
     sent = [record.value for record in await bus.records(service.alerts.topic) if record.value is not None]
-    assert sorted((one.truck_id, one.at) for one in sent) == sorted((one.truck_id, one.at) for one in alerts)
+    assert sorted((position.truck_id, position.at) for position in sent) == sorted(
+        (alert.truck_id, alert.at) for alert in alerts
+    )
     history = await service.layers.history("truck-005")
-    assert [one.position for one in history.entries] == [one for one in given if one.truck_id == "truck-005"]
+    assert [entry.position for entry in history.entries] == [
+        position for position in given if position.truck_id == "truck-005"
+    ]
 
 
 async def test_impossible_positions_are_put_aside_and_replayed_after_a_fix(
     bus: TestBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The dead letter tells why; once the rule is mended, `busway dlq replay` brings the position to truck and history, once."""
-    good, bad = (dataclasses.replace(one, speed_kmh=250.0 * number) for number, one in enumerate(drive(2, 1)))
+    good, bad = (dataclasses.replace(position, speed_kmh=250.0 * number) for number, position in enumerate(drive(2, 1)))
     await send([bad, good])
     await bus.settle()
     (letter,) = await bus.dead_letters(service.positions)
@@ -190,7 +201,7 @@ async def test_impossible_positions_are_put_aside_and_replayed_after_a_fix(
     assert replay.returncode == 0, out + errors
     await bus.settle()
     assert service.trucks[bad.truck_id].positions == 1
-    assert [one.position for one in (await service.layers.history(bad.truck_id)).entries] == [bad]
+    assert [entry.position for entry in (await service.layers.history(bad.truck_id)).entries] == [bad]
 
 
 async def test_what_makes_no_sense_is_refused_with_the_remedy(bus: TestBus, client: httpx2.AsyncClient) -> None:
@@ -229,21 +240,21 @@ def test_a_compacted_log_of_the_store_counts_once(tmp_path: Path) -> None:
     lines = [(log / str(number)).read_text().splitlines()[1] for number in range(2)]
     (log / "1.compact").write_text("\n".join(["v1", *lines]) + "\n")
     (log / "1").unlink()
-    found = store.newest(tmp_path)
-    assert ([path.name[:10] for path in found.files], found.ends) == (
+    snapshot = store.newest(tmp_path)
+    assert ([path.name[:10] for path in snapshot.files], snapshot.ends) == (
         ["part-00000", "part-00001", "part-00002"],
         {0: 3},
     )
-    assert store.newest(tmp_path, found) == found
+    assert store.newest(tmp_path, snapshot) == snapshot
     (log / "3").write_text("v2\n")
     with pytest.raises(store.BadStore, match="not with v1"):
-        store.newest(tmp_path, found)
+        store.newest(tmp_path, snapshot)
 
 
 def test_a_position_of_the_store_is_the_one_that_was_sent(tmp_path: Path) -> None:
     """Times are in UTC, numbers exact."""
-    (one,) = drive(1, 1)
-    assert one.at.tzinfo is dt.UTC
-    write_batch(tmp_path, 0, [{**dataclasses.asdict(one), "_partition": 3, "_offset": 9, "_deleted": False}])
+    (position,) = drive(1, 1)
+    assert position.at.tzinfo is dt.UTC
+    write_batch(tmp_path, 0, [{**dataclasses.asdict(position), "_partition": 3, "_offset": 9, "_deleted": False}])
     (entry,) = store.newest(tmp_path).of("truck-000")
-    assert (entry.partition, entry.offset, entry.layer, entry.position) == (3, 9, "store", one)
+    assert (entry.partition, entry.offset, entry.layer, entry.position) == (3, 9, "store", position)

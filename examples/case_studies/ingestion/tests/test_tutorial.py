@@ -31,14 +31,14 @@ class Step:
 
 def steps(text: str) -> list[Step]:
     """The commands of the console blocks."""
-    found: list[Step] = []
+    tutorial_steps: list[Step] = []
     for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
         for line in block.splitlines():
             if line.startswith("$ "):
-                found.append(Step(line.removeprefix("$ ")))
+                tutorial_steps.append(Step(line.removeprefix("$ ")))
             else:
-                found[-1].shown.append(line)
-    return found
+                tutorial_steps[-1].shown.append(line)
+    return tutorial_steps
 
 
 class Terminal:
@@ -83,7 +83,7 @@ class Terminal:
                 timeout=patient(200), check=False,
             )  # fmt: skip
             wanted = [".*".join(re.escape(part) for part in line.split("…")) for line in step.shown]
-            if done.returncode == 0 and all(re.search(one, done.stdout, re.DOTALL) for one in wanted):
+            if done.returncode == 0 and all(re.search(pattern, done.stdout, re.DOTALL) for pattern in wanted):
                 return
             assert time.monotonic() < deadline, f"{command}\nprinted {done.stdout}{done.stderr}\nand not {step.shown}"
             time.sleep(0.2)

@@ -34,11 +34,11 @@ class Freezing(Extension):
         """Inside of all others."""
 
         async def called(given: Any) -> Any:
-            found = await call(given)
+            result = await call(given)
             last = given[-1] if isinstance(given, list) else given
             self._due |= last.topic == self._topic and last.offset >= self._offset
             self._stop("returned")
-            return found
+            return result
 
         return called
 

@@ -19,7 +19,7 @@ from busway import Admin, App, Topic
 
 
 class Fake:
-    """A victim that comes back when it is told to."""
+    """A victim that comes back on request."""
 
     def __init__(self, name: str, log: list[str]) -> None:
         self.name = name
@@ -38,8 +38,8 @@ class Fake:
 async def test_each_is_killed_at_its_share_of_the_load_and_never_two_at_once() -> None:
     """The load goes on while a part is away; it is held up where the next turn comes before that, and at the end."""
     log: list[str] = []
-    one, two = Fake("one", log), Fake("two", log)
-    kills = KillsInTurn([one, two])
+    first, two = Fake("one", log), Fake("two", log)
+    kills = KillsInTurn([first, two])
 
     async def send(event: int) -> "asyncio.Future[Any]":
         log.append(f"event {event}")
@@ -54,7 +54,7 @@ async def test_each_is_killed_at_its_share_of_the_load_and_never_two_at_once() -
             log.append("all sent")
 
     loading = asyncio.ensure_future(load())
-    for victim in (one, two):
+    for victim in (first, two):
         await asyncio.wait([loading], timeout=0.01)
         assert not loading.done()
         victim.back.set()
@@ -70,10 +70,10 @@ async def test_each_is_killed_at_its_share_of_the_load_and_never_two_at_once() -
 
 async def test_a_part_that_does_not_come_back_ends_the_load() -> None:
     """At the next turn; and a summary of a load that ended before every turn fails."""
-    one, two = Fake("one", []), Fake("two", [])
-    kills, summary = KillsInTurn([one, two]), Summary()
-    one.broken = True
-    one.back.set()
+    first, two = Fake("one", []), Fake("two", [])
+    kills, summary = KillsInTurn([first, two]), Summary()
+    first.broken = True
+    first.back.set()
 
     async def load() -> None:
         async with kills:
@@ -87,7 +87,7 @@ async def test_a_part_that_does_not_come_back_ends_the_load() -> None:
 
 
 async def test_nobody_is_disturbed_without_victims() -> None:
-    """As in a demo that somebody looks at; the summary says nothing of it."""
+    """As in a demo with a viewer; the summary says nothing of it."""
     summary = Summary()
     async with KillsInTurn([]) as kills:
         await kills.passed(1.0)
@@ -135,6 +135,6 @@ def _viewing(kind: type[Watched], user_id: int) -> Watched:
 
 async def _viewers(client: httpx2.AsyncClient, expected: set[int]) -> None:
     """Returns when the service knows of these, and fails when it knows of others."""
-    while (found := {one["user_id"] for one in (await client.get("/profiles")).json()}) != expected:
-        assert found < expected
+    while (users := {profile["user_id"] for profile in (await client.get("/profiles")).json()}) != expected:
+        assert users < expected
         await asyncio.sleep(0.05)

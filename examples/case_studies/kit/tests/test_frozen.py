@@ -53,7 +53,7 @@ class Story(Protocol):
 
 
 class MyBank:
-    """Each transaction is told: an alert that is written late would be the second one."""
+    """Each transaction is alerted: an alert that is written late would be the second one."""
 
     name = "mybank"
     input = "mybank.public.transactions"
@@ -74,8 +74,8 @@ class MyBank:
         return len({record.key async for record in self._app.read(self._alerts)})
 
     async def check(self) -> None:
-        told = Counter([record.key async for record in self._app.read(self._alerts)])
-        assert told == Counter(f"{number}:SINGLE" for number in range(AFTERWARDS.stop))
+        alerts = Counter([record.key async for record in self._app.read(self._alerts)])
+        assert alerts == Counter(f"{number}:SINGLE" for number in range(AFTERWARDS.stop))
         kept = [len(record.value.outflows) async for record in self._app.read(self._hours) if record.value is not None]
         assert kept == sorted(set(kept))
         assert kept[-1] == AFTERWARDS.stop
@@ -98,8 +98,8 @@ class MySocialMedia:
     async def send(self, number: int) -> None:
         kind = Kind.LIKED if number else Kind.POSTED
         now = dt.datetime.now(dt.UTC)
-        one = Activity(kind=kind, post_id="p", user_id=f"u{number}", at=now, text=None if number else "text")
-        await self._activities.send(one, key="p")
+        activity = Activity(kind=kind, post_id="p", user_id=f"u{number}", at=now, text=None if number else "text")
+        await self._activities.send(activity, key="p")
 
     async def _likes(self) -> list[int]:
         return [record.value.likes async for record in self._app.read(self._posts) if record.value is not None]
@@ -139,7 +139,7 @@ class GetTaxi:
     async def send(self, number: int) -> None:
         last = number == AFTERWARDS.stop - 1
         phases = {0: Phase.FREE, 1: Phase.PICKED_UP}
-        one = Position(
+        position = Position(
             driver_id="d",
             city="berlin",
             lat=self._centre.lat + number / 1000,
@@ -148,7 +148,7 @@ class GetTaxi:
             phase=Phase.DROPPED_OFF if last else phases.get(number, Phase.ON_RIDE),
             ride_id="r" if number else None,
         )
-        await self._positions.send(one, "berlin")
+        await self._positions.send(position, "berlin")
 
     async def _told(self) -> list[Ride]:
         return [record.value async for record in self._app.read(self._rides) if record.value is not None]
@@ -177,9 +177,9 @@ async def until(true: Any, what: str) -> None:
 @pytest.fixture
 async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
     """A bus and a registry as processes of their own."""
-    async with Parts(tmp_path) as found:
-        await found.start_bus(*BUS)
-        yield found
+    async with Parts(tmp_path) as running:
+        await running.start_bus(*BUS)
+        yield running
 
 
 async def start(parts: Parts, name: str, story: Any, **environment: str) -> Part:
@@ -195,7 +195,7 @@ async def until_shared(parts: Parts, group: str) -> None:
     async def shared() -> bool:
         async with Admin(parts.bootstrap_servers) as admin:
             members = (await admin.describe_group(group)).members
-        return len(members) == 2 and all(one.partitions for one in members)
+        return len(members) == 2 and all(member.partitions for member in members)
 
     await until(shared, "both processes have partitions")
 
@@ -212,35 +212,35 @@ async def test_what_a_frozen_process_does_afterwards_is_not_there(parts: Parts, 
     frozen = await start(parts, "frozen", story, FREEZING_AT=f"{story.input}@{THE_ONE}", FREEZING_STEP=step)
     await frozen.line()
     async with Captured(app) as captured:
-        told = story(app, captured)
+        app_story = story(app, captured)
         async with app:
-            await told.begin()
+            await app_story.begin()
             for number in BEFORE:
-                await told.send(number)
-                await reached(told, number)
-            await told.send(THE_ONE)
+                await app_story.send(number)
+                await reached(app_story, number)
+            await app_story.send(THE_ONE)
             assert await frozen.line() == "frozen"
             other = await start(parts, "other", story)
             await other.line()
-            await reached(told, THE_ONE)
+            await reached(app_story, THE_ONE)
             for number in MEANWHILE:
-                await told.send(number)
-            await reached(told, MEANWHILE[-1])
+                await app_story.send(number)
+            await reached(app_story, MEANWHILE[-1])
             frozen.process.send_signal(signal.SIGCONT)
             await until_shared(parts, story.name)
             for number in AFTERWARDS:
-                await told.send(number)
-            await reached(told, AFTERWARDS[-1])
-            await told.check()
+                await app_story.send(number)
+            await reached(app_story, AFTERWARDS[-1])
+            await app_story.check()
     for part in (frozen, other):
         await part.end(signal.SIGTERM)
         assert (part.process.returncode, "Traceback" in part.tail()) == (0, False), part.tail()
 
 
-async def reached(told: Story, number: int) -> None:
+async def reached(app_story: Story, number: int) -> None:
     """Return when that event is in what is committed."""
 
     async def there() -> bool:
-        return await told.handled() > number
+        return await app_story.handled() > number
 
     await until(there, f"event {number} is handled")

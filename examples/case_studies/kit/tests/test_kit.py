@@ -78,7 +78,7 @@ def test_a_summary_fails_by_the_figures_that_are_wrong() -> None:
 
 
 async def test_load_is_bounded_and_in_order() -> None:
-    """Never more under way than allowed; each event is told of once, in its order."""
+    """Never more under way than allowed; each event is reported once, in its order."""
     futures: list[asyncio.Future[Any]] = []
     most = 0
     safe: list[int] = []
@@ -87,7 +87,7 @@ async def test_load_is_bounded_and_in_order() -> None:
         nonlocal most
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         futures.append(future)
-        most = max(most, sum(not one.done() for one in futures))
+        most = max(most, sum(not future.done() for future in futures))
         asyncio.get_running_loop().call_later(0.001, future.set_result, None)
         return future
 

@@ -39,7 +39,7 @@ def _store(job: Job, topics: Sequence[str]) -> None:
         return queries
 
     for query in job.run(start, topics=topics):
-        records = sum(one.numInputRows for one in query.recentProgress)
+        records = sum(progress.numInputRows for progress in query.recentProgress)
         sys.stdout.write(f"{query.name}: read {records} records\n")
 
 

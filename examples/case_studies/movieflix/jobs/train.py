@@ -156,14 +156,14 @@ def train(preferences: DataFrame, at: dt.datetime) -> Trained:
             raise TooFew(f"{TOPIC} holds no preferences yet: nobody has rated or stopped a movie")
         rmse, baseline, held_out = quality(preferences)
         average = averages(preferences)
-        found = fit(preferences, average)
-        rows = average.join(found.itemFactors, average.movie_id == found.itemFactors.id).collect()
+        fitted = fit(preferences, average)
+        rows = average.join(fitted.itemFactors, average.movie_id == fitted.itemFactors.id).collect()
         movies = [
             MovieFactors(
                 movie_id=row["movie_id"],
                 average=row["average"],
                 viewers=row["viewers"],
-                factors=[float(one) for one in row["features"]],
+                factors=[float(factor) for factor in row["features"]],
             )
             for row in rows
         ]
@@ -179,7 +179,7 @@ def train(preferences: DataFrame, at: dt.datetime) -> Trained:
             held_out=held_out,
             trained_at=at,
         )
-        viewers = found.userFactors.select(F.col("id").alias("user_id"), "features")
+        viewers = fitted.userFactors.select(F.col("id").alias("user_id"), "features")
         return Trained(complete=complete, movies=movies, viewers=viewers)
     finally:
         preferences.unpersist()

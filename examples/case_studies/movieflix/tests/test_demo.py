@@ -15,16 +15,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.hostile]
 
 def processes_of(folder: Path) -> list[str]:
     """Command lines of processes whose environment or arguments name the folder."""
-    found = []
+    command_lines = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
             if str(folder).encode() in (entry / "environ").read_bytes():
-                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                command_lines.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
         except OSError:
             continue  # it has ended meanwhile
-    return found
+    return command_lines
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

@@ -24,7 +24,9 @@ def test_the_newest_position_is_the_one_to_resume_at_on_any_device() -> None:
     """A later event on another device replaces the earlier one."""
     profile = domain.apply(Profile(user_id=1), event(), 0)
     profile = domain.apply(profile, event(position_s=3500, device="phone"), 1)
-    assert [(one.movie_id, one.position_s, one.device) for one in profile.resume] == [(7, 3500, "phone")]
+    assert [(position.movie_id, position.position_s, position.device) for position in profile.resume] == [
+        (7, 3500, "phone")
+    ]
 
 
 def test_a_finished_movie_is_nothing_to_resume() -> None:
@@ -46,7 +48,7 @@ def test_the_list_to_resume_has_an_end() -> None:
     profile = Profile(user_id=1)
     for offset in range(50):
         profile = domain.apply(profile, event(movie_id=offset), offset)
-    assert [one.movie_id for one in profile.resume] == list(range(49, 29, -1))
+    assert [position.movie_id for position in profile.resume] == list(range(49, 29, -1))
 
 
 @pytest.mark.parametrize(

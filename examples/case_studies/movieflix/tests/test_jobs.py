@@ -40,7 +40,7 @@ async def _send(parts: Parts) -> None:
 
 def events() -> list[Watched]:
     """Of the extract; then of a viewer who says more than stars at the end of a movie, and what cannot be."""
-    found = list(ratings.viewings(ratings.read(ratings.EXTRACT)))
+    viewings = list(ratings.viewings(ratings.read(ratings.EXTRACT)))
     for movie, action, position_s, rating in (
         (1, Action.PLAYING, 50, None),
         (2, Action.STOPPED, 50, None),
@@ -50,25 +50,25 @@ def events() -> list[Watched]:
         (4, Action.STOPPED, 200, 5.0),
         (5, Action.STOPPED, 50, 9.0),
     ):
-        found.append(
+        viewings.append(
             Watched(
                 user_id=900, movie_id=movie, action=action, position_s=position_s, length_s=100, played_s=1,
                 device="tv", at=AT, rating=rating,
             )
         )  # fmt: skip
-    return found
+    return viewings
 
 
 def tastes() -> dict[int, Taste]:
     """What the service makes of those events."""
-    found: dict[int, Taste] = {}
+    tastes_of_users: dict[int, Taste] = {}
     for offset, event in enumerate(events()):
         try:
-            before = found.get(event.user_id) or Taste(user_id=event.user_id)
-            found[event.user_id] = taste.apply(before, event, offset)
+            before = tastes_of_users.get(event.user_id) or Taste(user_id=event.user_id)
+            tastes_of_users[event.user_id] = taste.apply(before, event, offset)
         except domain.Impossible:
             continue
-    return found
+    return tastes_of_users
 
 
 def arguments(servers: tuple[str, str]) -> list[str]:
@@ -83,30 +83,34 @@ def test_the_job_and_the_service_mean_the_same_by_a_preference(spark: Any, serve
     from busway_spark import read_topic
 
     frame = read_topic(spark, train.TOPIC, bootstrap_servers=servers[0], schema_registry=servers[1])
-    found = {(row["user_id"], row["movie_id"]): row["stars"] for row in train.transform(frame).collect()}
-    wanted = {(user, movie): stars for user, one in tastes().items() for movie, stars in taste.preferences(one).items()}
-    assert found.keys() == wanted.keys()
-    assert all(found[key] == pytest.approx(stars) for key, stars in wanted.items())
-    assert {movie: stars for (user, movie), stars in found.items() if user == 900} == {2: 3.0, 3: 2.5}
+    transformed = {(row["user_id"], row["movie_id"]): row["stars"] for row in train.transform(frame).collect()}
+    wanted = {
+        (user, movie): stars
+        for user, user_taste in tastes().items()
+        for movie, stars in taste.preferences(user_taste).items()
+    }
+    assert transformed.keys() == wanted.keys()
+    assert all(transformed[key] == pytest.approx(stars) for key, stars in wanted.items())
+    assert {movie: stars for (user, movie), stars in transformed.items() if user == 900} == {2: 3.0, 3: 2.5}
 
 
 def test_fold_in_is_what_spark_solved_for_each_viewer(spark: Any) -> None:
     """The service's vector of a viewer equals Spark's, and so does the ranking of all movies; the model beats the mean."""
     from movieflix.jobs import train
 
-    known = [(one.user_id, one.movie_id, one.stars) for one in ratings.read(ratings.source())]
+    known = [(rating.user_id, rating.movie_id, rating.stars) for rating in ratings.read(ratings.source())]
     frame = spark.createDataFrame(known, "user_id bigint, movie_id bigint, stars double")
     trained = train.train(frame, AT)
     fitted = recommend.assemble(1, trained.complete, trained.movies)
     stars: dict[int, dict[int, float]] = {}
-    for user, movie, found in known:
-        stars.setdefault(user, {})[movie] = found
+    for user, movie, star in known:
+        stars.setdefault(user, {})[movie] = star
     theirs = {row["user_id"]: np.array(row["features"]) for row in trained.viewers.collect()}
     assert theirs.keys() == stars.keys()
     for user, preferences in stars.items():
-        mine = recommend.fold_in(fitted, preferences)
-        np.testing.assert_allclose(mine, theirs[user], rtol=1e-3, atol=1e-4)
-        ours, spark_s = (fitted.averages + fitted.factors @ vector for vector in (mine, theirs[user]))
+        own_factors = recommend.fold_in(fitted, preferences)
+        np.testing.assert_allclose(own_factors, theirs[user], rtol=1e-3, atol=1e-4)
+        ours, spark_s = (fitted.averages + fitted.factors @ vector for vector in (own_factors, theirs[user]))
         order = np.argsort(-ours)
         assert np.all(np.diff(spark_s[order]) <= 1e-4), f"viewer {user} is given another ranking"
     assert trained.complete.rmse < trained.complete.baseline_rmse

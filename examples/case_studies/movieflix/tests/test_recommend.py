@@ -25,7 +25,10 @@ def event(**changes: object) -> Watched:
 
 def movies(*rows: tuple[int, float, int, list[float]]) -> list[MovieFactors]:
     """(number, average, viewers, vector) each."""
-    return [MovieFactors(movie_id=one, average=two, viewers=three, factors=four) for one, two, three, four in rows]
+    return [
+        MovieFactors(movie_id=movie_id, average=average, viewers=viewers, factors=factors)
+        for movie_id, average, viewers, factors in rows
+    ]
 
 
 def complete(of: list[MovieFactors], **changes: object) -> Complete:
@@ -44,16 +47,16 @@ MODEL = recommend.assemble(5, complete(MOVIES), MOVIES)
 
 def of(**stars: float) -> Taste:
     """A viewer who gave stars: m1=5.0."""
-    return Taste(user_id=1, seen=[Seen(movie_id=int(m[1:]), share=1.0, rating=found) for m, found in stars.items()])
+    return Taste(user_id=1, seen=[Seen(movie_id=int(m[1:]), share=1.0, rating=rating) for m, rating in stars.items()])
 
 
-def ids(found: recommend.Recommendations) -> list[int]:
+def ids(recommendations: recommend.Recommendations) -> list[int]:
     """Their movies."""
-    return [one.movie_id for one in found.movies]
+    return [movie.movie_id for movie in recommendations.movies]
 
 
 def test_stars_count_more_than_the_share_watched_and_nothing_counts_before_a_stop() -> None:
-    """While a movie plays nobody knows; once stopped the share tells; stars, once given, stay."""
+    """While a movie plays it is unknown; once stopped the share tells; stars, once given, stay."""
     known = taste.apply(Taste(user_id=1), event(), 0)
     assert taste.preferences(known) == {}
     known = taste.apply(known, event(action=Action.STOPPED), 1)
@@ -92,16 +95,18 @@ def test_what_was_seen_is_never_recommended() -> None:
 
 def test_somebody_new_is_given_what_most_have_seen() -> None:
     """Without preferences the order is that of viewers, and says so."""
-    found = recommend.recommend(MODEL, Taste(user_id=8), 10)
-    assert (ids(found), found.by, found.version) == ([1, 4, 3, 2], "popularity", 5)
+    recommendations = recommend.recommend(MODEL, Taste(user_id=8), 10)
+    assert (ids(recommendations), recommendations.by, recommendations.version) == ([1, 4, 3, 2], "popularity", 5)
     unknown = recommend.recommend(MODEL, of(m99=5.0), 10)
     assert (ids(unknown), unknown.by) == ([1, 4, 3, 2], "popularity")
 
 
 def test_without_a_model_the_viewers_themselves_tell_what_is_popular() -> None:
     """Most seen first, with the mean of their stars."""
-    found = recommend.popularity([of(m1=5.0, m2=2.0), of(m2=4.0), Taste(user_id=3, seen=[Seen(movie_id=9, share=0.1)])])
-    assert [(one.movie_id, one.stars) for one in found] == [(2, 3.0), (1, 5.0), (9, None)]
+    popular = recommend.popularity(
+        [of(m1=5.0, m2=2.0), of(m2=4.0), Taste(user_id=3, seen=[Seen(movie_id=9, share=0.1)])]
+    )
+    assert [(movie.movie_id, movie.stars) for movie in popular] == [(2, 3.0), (1, 5.0), (9, None)]
 
 
 @given(
@@ -131,7 +136,7 @@ def test_as_many_as_were_asked_for_and_the_best_of_them(count: int) -> None:
 
 def rows(version: int, of_movies: list[MovieFactors], end: Complete | None) -> dict[str, ModelPart]:
     """A version as it is in the topic."""
-    parts = [ModelPart(version=version, movie=one) for one in of_movies]
+    parts = [ModelPart(version=version, movie=movie) for movie in of_movies]
     parts += [ModelPart(version=version, complete=end)] if end else []
     return {recommend.part_key(part): part for part in parts}
 
@@ -152,9 +157,9 @@ ENDLESS = movies((1, 3.0, 9, [math.nan, 0.0]))
     ],
 )
 def test_a_version_that_is_not_whole_is_passed_over(newer: dict[str, ModelPart], why: str | None) -> None:
-    """The newest whole one is found behind it, and the reason is told."""
-    found, problems = model.newest({**rows(5, MOVIES, complete(MOVIES)), **newer})
-    assert found is not None
-    assert found.version == 5
+    """The newest whole one is found behind it, and the reason is logged."""
+    newest, problems = model.newest({**rows(5, MOVIES, complete(MOVIES)), **newer})
+    assert newest is not None
+    assert newest.version == 5
     assert len(problems) == (1 if why else 0)
     assert all(why is not None and why in problem for problem in problems)

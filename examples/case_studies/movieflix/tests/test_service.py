@@ -30,20 +30,20 @@ async def bus() -> AsyncIterator[TestBus]:
         yield running
 
 
-def some(count: int) -> list[Watched]:
+def make_events(count: int) -> list[Watched]:
     """The first events of the extract."""
     return list(ratings.viewings(ratings.read(ratings.EXTRACT)))[:count]
 
 
 async def test_profiles_come_of_events_and_survive_a_restart(bus: TestBus) -> None:
     """After a restart with empty memory the profiles are read back, and new events go on from them."""
-    for event in some(90):
+    for event in make_events(90):
         await bus.send(service.watched, event, key=event.user_id)
     await bus.settle()
     before = dict(service.profiles)
     assert sum(profile.events for profile in before.values()) == 90
     await bus.restart()
-    again = dataclasses.replace(some(1)[0], action=Action.PLAYING, position_s=60)
+    again = dataclasses.replace(make_events(1)[0], action=Action.PLAYING, position_s=60)
     await bus.send(service.watched, again, key=again.user_id)
     await bus.settle()
     after = service.profiles
@@ -54,7 +54,7 @@ async def test_profiles_come_of_events_and_survive_a_restart(bus: TestBus) -> No
 
 async def test_impossible_events_are_put_aside_and_others_go_on(bus: TestBus) -> None:
     """A position outside the movie goes to the dead letters at the first attempt, with the reason."""
-    good, bad = some(2)
+    good, bad = make_events(2)
     await bus.send(service.watched, dataclasses.replace(bad, position_s=-1), key=bad.user_id)
     await bus.send(service.watched, good, key=good.user_id)
     await bus.settle()
@@ -79,18 +79,18 @@ async def test_who_may_be_known_elsewhere_is_not_said_to_be_unknown(bus: TestBus
     async with serving(service.web) as url, httpx2.AsyncClient(base_url=url) as client, elsewhere:
         while len(elsewhere.assignment()) != service.PARTITIONS // 2:
             await elsewhere.getmany(timeout_ms=50)
-        found = {user_id: await client.get(f"/users/{user_id}") for user_id in range(30)}
-        for user_id, answer in found.items():
+        answers = {user_id: await client.get(f"/users/{user_id}") for user_id in range(30)}
+        for user_id, answer in answers.items():
             gone = TopicPartition(service.watched.name, partition_for_key(str(user_id).encode(), service.PARTITIONS))
             assert answer.status_code == (503 if gone in elsewhere.assignment() else 404), user_id
             for path in ("resume", "next"):
                 status = (await client.get(f"/users/{user_id}/{path}")).status_code
                 assert status == (503 if answer.status_code == 503 else 200)
-        assert {one.headers.get("Retry-After") for one in found.values() if one.status_code == 503} == {"1"}
+        assert {answer.headers.get("Retry-After") for answer in answers.values() if answer.status_code == 503} == {"1"}
 
 
 async def test_a_viewer_goes_on_where_they_stopped_over_http(bus: TestBus) -> None:
-    """What one device tells is what another one is told; what makes no sense is refused with the reason."""
+    """What one device reports is what another one gets; what makes no sense is refused with the reason."""
     async with (
         serving(service.web) as url,
         httpx2.AsyncClient(base_url=url) as client,
@@ -104,12 +104,12 @@ async def test_a_viewer_goes_on_where_they_stopped_over_http(bus: TestBus) -> No
         assert (refused.status_code, "position_s" in refused.json()["error"]) == (422, True)
         for nonsense in (b"{", b"[]", b'{"movie_id": 3}', b'{"movie_id": "x", "position_s": 1, "length_s": 2}'):
             assert (await client.post("/users/5/watched", content=nonsense)).status_code in {400, 422}
-        for path, told in (
+        for path, malformed in (
             ("/users/99999999999999999999999/watched", body),
             ("/users/5/watched", {**body, "movie_id": 10**23}),
             ("/users/5/watched", {**body, "length_s": 10**23}),
         ):
-            refused = await client.post(path, json=told)
+            refused = await client.post(path, json=malformed)
             field = next(name for name in ("user_id", "movie_id", "length_s") if name in refused.text)
             assert (refused.status_code, field in refused.json()["error"]) == (422, True)
         assert (await client.get("/users/77")).status_code == 404
@@ -135,8 +135,10 @@ async def test_the_page_hears_of_changes(bus: TestBus) -> None:
 def trained(count: int = 12, **changes: object) -> tuple[Complete, list[MovieFactors]]:
     """A model of movies 1 to `count`: odd ones are of one kind, even ones of another."""
     movies = [
-        MovieFactors(movie_id=one, average=3.0, viewers=count - one, factors=[1.0, 0.0] if one % 2 else [0.0, 1.0])
-        for one in range(1, count + 1)
+        MovieFactors(
+            movie_id=movie_id, average=3.0, viewers=count - movie_id, factors=[1.0, 0.0] if movie_id % 2 else [0.0, 1.0]
+        )
+        for movie_id in range(1, count + 1)
     ]
     given = {
         "movies": count, "checksum": recommend.checksum(movies), "rank": 2, "regularisation": 0.1, "preferences": 9,
@@ -194,9 +196,9 @@ async def test_a_rating_turns_the_next_recommendation_at_once_and_it_is_pushed(
     body = {"movie_id": 2, "position_s": 6000, "length_s": 6000, "action": "STOPPED", "rating": 5}
     assert (await client.post("/users/5/watched", json=body)).status_code == 202
     (second,) = await anext(pushed)
-    assert [one["movie_id"] for one in second["movies"]][:5] == [4, 6, 8, 10, 12]  # type: ignore[attr-defined]
+    assert [movie["movie_id"] for movie in second["movies"]][:5] == [4, 6, 8, 10, 12]  # type: ignore[attr-defined]
     asked = (await client.get("/users/5/next?count=5")).json()
-    assert [one["movie_id"] for one in asked["movies"]] == [4, 6, 8, 10, 12]
+    assert [movie["movie_id"] for movie in asked["movies"]] == [4, 6, 8, 10, 12]
     for wrong in ("0", "101", "x", "-1"):
         refused = await client.get(f"/users/5/next?count={wrong}")
         assert (refused.status_code, "count is" in refused.json()["error"]) == (422, True)
@@ -210,11 +212,11 @@ async def test_a_new_model_is_swapped_in_whole_and_pushed(bus: TestBus, client: 
     pushed = following(client, "/users/5/next/live")
     await anext(pushed)
     complete, movies = trained(3)
-    await send(*(ModelPart(version=2, movie=one) for one in movies))
+    await send(*(ModelPart(version=2, movie=movie) for movie in movies))
     assert (await client.get("/model")).json()["version"] == 1
     assert await publish(2, (complete, movies)) == 13
-    (found,) = await anext(pushed)
-    assert (found["version"], len(found["movies"])) == (2, 3)  # type: ignore[arg-type]
+    (recommendations,) = await anext(pushed)
+    assert (recommendations["version"], len(recommendations["movies"])) == (2, 3)  # type: ignore[arg-type]
     served = (await client.get("/model")).json()
     assert (served["version"], served["movies"], served["rmse"]) == (2, 3, 0.9)
     await service.model_parts.caught_up()
@@ -226,9 +228,9 @@ async def test_a_service_that_starts_serves_the_newest_whole_model(bus: TestBus)
     """Behind it in the topic are one without an end and one whose checksum is another."""
     await publish(1, trained())
     complete, movies = trained(3)
-    await send(*(ModelPart(version=2, movie=one) for one in movies))
+    await send(*(ModelPart(version=2, movie=movie) for movie in movies))
     damaged = dataclasses.replace(complete, checksum=complete.checksum ^ 1)
-    await send(*(ModelPart(version=3, movie=one) for one in movies), ModelPart(version=3, complete=damaged))
+    await send(*(ModelPart(version=3, movie=movie) for movie in movies), ModelPart(version=3, complete=damaged))
     await bus.restart()
     assert service.recommender.served is not None
     assert service.recommender.served.version == 1
@@ -248,14 +250,20 @@ async def test_a_model_that_does_not_fit_itself_is_not_published(bus: TestBus) -
 async def test_without_a_model_popularity_is_served(bus: TestBus, client: httpx2.AsyncClient) -> None:
     """What most viewers have seen, without what this one has."""
     for user_id, movie_id in ((1, 7), (2, 7), (2, 8), (3, 8), (3, 7), (4, 7)):
-        await bus.send(service.watched, dataclasses.replace(some(1)[0], user_id=user_id, movie_id=movie_id), user_id)
+        await bus.send(
+            service.watched, dataclasses.replace(make_events(1)[0], user_id=user_id, movie_id=movie_id), user_id
+        )
     await bus.settle()
-    found = (await client.get("/users/4/next")).json()
-    assert (found["by"], found["version"], [one["movie_id"] for one in found["movies"]]) == ("popularity", None, [8])
+    recommendations = (await client.get("/users/4/next")).json()
+    assert (
+        recommendations["by"],
+        recommendations["version"],
+        [movie["movie_id"] for movie in recommendations["movies"]],
+    ) == ("popularity", None, [8])
 
 
 async def test_resume_and_recommendation_are_the_same_on_another_device_and_after_a_restart(bus: TestBus) -> None:
-    """What the tv told, the phone is told, before and after the service was started anew."""
+    """What the tv reported, the phone gets, before and after a restart of the service."""
     await serve(1, trained())
     async with serving(service.web) as url, httpx2.AsyncClient(base_url=url) as tv:
         body = {"movie_id": 2, "position_s": 1200, "length_s": 6000, "device": "tv", "rating": 5}
@@ -276,8 +284,8 @@ async def test_a_crash_at_any_step_leaves_profiles_and_tastes_exact(bus: TestBus
     watched = devices.topic(service.watched.name, key=int, value=Watched, partitions=service.PARTITIONS)
     crash = bus.crash(at=point)
     async with devices:
-        for one in some(60):
-            await watched.send(one, one.user_id)
+        for watched_event in make_events(60):
+            await watched.send(watched_event, watched_event.user_id)
     await crash
     await bus.settle()
     await bus.restart()
@@ -296,7 +304,7 @@ async def test_a_crash_at_any_step_leaves_profiles_and_tastes_exact(bus: TestBus
 
 async def test_dead_letters_are_replayed_after_a_fix(bus: TestBus, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stars up to 10 were a mistake of the rule: once it is mended, `busway dlq replay` brings the event to profile and taste."""
-    event = dataclasses.replace(some(1)[0], rating=9.0)
+    event = dataclasses.replace(make_events(1)[0], rating=9.0)
     await bus.send(service.watched, event, key=event.user_id)
     await bus.settle()
     assert (len(await bus.dead_letters(service.watched)), event.user_id in service.profiles) == (1, False)

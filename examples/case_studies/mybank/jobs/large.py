@@ -22,10 +22,10 @@ from mybank.jobs.captured import TRANSACTIONS, rows
 def transform(changes: DataFrame, amount: Decimal) -> DataFrame:
     """`key` (the account) and `value` (JSON, amounts as text) of each row from that amount on."""
     large = rows(changes).where(F.col("amount") >= F.lit(amount).cast("decimal(14,2)"))
-    told = large.select(
+    columns = large.select(
         "account_id", "id", "kind", F.col("amount").cast("string").alias("amount"), "currency", "booked_at"
     )
-    return told.select(F.col("account_id").alias("key"), F.to_json(F.struct("*")).alias("value"))
+    return columns.select(F.col("account_id").alias("key"), F.to_json(F.struct("*")).alias("value"))
 
 
 def work(job: Job) -> None:
@@ -46,12 +46,12 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def _amount(text: str) -> Decimal:
     try:
-        found = Decimal(text)
+        amount = Decimal(text)
     except InvalidOperation:
         raise argparse.ArgumentTypeError(f"{text!r} is no amount") from None
-    if not found.is_finite() or found <= 0:
+    if not amount.is_finite() or amount <= 0:
         raise argparse.ArgumentTypeError(f"{text} is not over 0")
-    return found
+    return amount
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -47,17 +47,17 @@ class Running(StatefulProcessor):  # type: ignore[misc, unused-ignore]
         account: str = key[0]
         known = self._hour.exists()
         hour = msgspec.json.decode(self._hour.get()[0], type=Hour) if known else Hour(account_id=account)
-        found: list[Alert] = []
+        new_alerts: list[Alert] = []
         for row in pd.concat(rows).sort_values("position").to_dict("records"):
             transaction = _transaction(row)
             hour, alerts = domain.judge(hour, transaction, _wishes(row), transaction.committed_at)
             for alert in alerts:
                 if not self._raised.containsKey((alert.alert_id,)):
                     self._raised.updateValue((alert.alert_id,), (True,))
-                    found.append(alert)
+                    new_alerts.append(alert)
         self._hour.update((msgspec.json.encode(hour).decode(),))
-        if found:
-            yield pd.DataFrame([_columns(alert) for alert in found])
+        if new_alerts:
+            yield pd.DataFrame([_columns(alert) for alert in new_alerts])
 
     def close(self) -> None:
         """Nothing is open."""
@@ -103,7 +103,7 @@ def wishes(thresholds: DataFrame) -> DataFrame:
     Args:
         thresholds: as `read_topic` returns the compacted topic.
     """
-    told = thresholds.where("error IS NULL").select(
+    rows_of_wishes = thresholds.where("error IS NULL").select(
         F.col("key").cast("string").alias("account_id"),
         "deleted",
         F.to_json(F.transform_values("event.single", lambda _, amount: amount.cast("string"))).alias("single"),
@@ -111,18 +111,18 @@ def wishes(thresholds: DataFrame) -> DataFrame:
         F.col("partition").alias("_partition"),
         F.col("offset").alias("_offset"),
     )
-    return newest(told, "account_id").where(~F.col("deleted")).select("account_id", "single", "hourly")
+    return newest(rows_of_wishes, "account_id").where(~F.col("deleted")).select("account_id", "single", "hourly")
 
 
-def transform(changes: DataFrame, known: DataFrame, told: DataFrame) -> DataFrame:
+def transform(changes: DataFrame, known: DataFrame, thresholds: DataFrame) -> DataFrame:
     """The alerts: `COLUMNS`, with `booked_at` as a timestamp.
 
     Args:
         changes: the captured transactions, as `read_topic` or `stream_topic` returns them.
         known: as `captured.accounts` makes them.
-        told: as `wishes` makes them.
+        thresholds: as `wishes` makes them.
     """
-    judged = possible(rows(changes), known).join(told, "account_id", "left")
+    judged = possible(rows(changes), known).join(thresholds, "account_id", "left")
     # Times as numbers: pandas gets timestamps in the session's time zone, and without it. No name that begins with `_`: it would be lost.
     numbers = judged.select(
         "account_id",
@@ -144,8 +144,8 @@ def work(job: Job) -> None:
     """Alerts as a stream; accounts and thresholds as they are when it starts."""
 
     def start() -> list[StreamingQuery | None]:
-        known, told = accounts(job.read(ACCOUNTS)), wishes(job.read(THRESHOLDS))
-        return [job.store(transform(job.stream(TRANSACTIONS), known, told), "alerts")]
+        known, thresholds = accounts(job.read(ACCOUNTS)), wishes(job.read(THRESHOLDS))
+        return [job.store(transform(job.stream(TRANSACTIONS), known, thresholds), "alerts")]
 
     job.run(start, topics=[TRANSACTIONS])
 

@@ -3,7 +3,7 @@
     busway spark mybank.jobs.spending --out store --until-end
 
 Here: two tables. `OUT/transactions` gets every captured row once, in order of arrival, corrections included;
-`OUT/spending` is made anew from it by each run with `--until-end`: it has one row for an account and a day.
+`OUT/spending` is made again from it by each run with `--until-end`: it has one row for an account and a day.
 Not here: alerts (`running`).
 """
 

@@ -79,14 +79,14 @@ async def capturing(connect: ConnectServer, database: Postgres) -> None:
 
 
 async def test_from_the_commit_to_the_alert_over_a_killed_database(database: Postgres, bus: TestBus) -> None:
-    """What was there before the connector, what is committed while it runs, and after the database was killed, is told as plain SQL says."""
+    """What was there before the connector, what is committed while it runs, and after the database was killed, is alerted as plain SQL says."""
     writers = [generate.Writer(database.dsn, number, seed=3, per_s=200.0) for number in range(2)]
-    opened = [one for writer in writers for one in writer.accounts]
+    opened = [account for writer in writers for account in writer.accounts]
     await generate.open_accounts(database.dsn, opened)
-    for one in opened:
+    for account in opened:
         single, hourly = {"CARD": Decimal("60.00")}, Decimal("150.00")
-        await service.thresholds.put(one.id, domain.thresholds(one.id, single, hourly, NOON))
-        await audit.wish(database.dsn, one.id, single, hourly)
+        await service.thresholds.put(account.id, domain.thresholds(account.id, single, hourly, NOON))
+        await audit.wish(database.dsn, account.id, single, hourly)
     await writers[0].run(60)
     async with ConnectServer(worker(bus)) as connect:
         await capturing(connect, database)
@@ -107,8 +107,8 @@ async def test_from_the_commit_to_the_alert_over_a_killed_database(database: Pos
 
         await until(captured)
         await bus.settle()
-    found = Counter(record.key for record in await bus.records(service.alerts.topic))
-    assert found == Counter(due.alerts)
+    counts = Counter(record.key for record in await bus.records(service.alerts.topic))
+    assert counts == Counter(due.alerts)
     letters = await bus.dead_letters(service.transactions)
     assert (len(letters), {letter.error.partition(":")[0] for letter in letters}) == (due.nonsense, {"Impossible"})
 
@@ -126,8 +126,8 @@ async def test_the_schemas_of_the_other_tests_are_those_of_the_connector(databas
         await until(captured)
         for table in ("accounts", "transactions"):
             for part in ("key", "value"):
-                found = await registry.request("GET", f"/subjects/mybank.public.{table}-{part}/versions/latest")
-                assert json.loads(found["schema"]) == schema(table, part), f"{table}-{part}"
+                version = await registry.request("GET", f"/subjects/mybank.public.{table}-{part}/versions/latest")
+                assert json.loads(version["schema"]) == schema(table, part), f"{table}-{part}"
 
 
 @pytest.fixture

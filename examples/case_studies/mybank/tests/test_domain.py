@@ -46,7 +46,7 @@ def thresholds(hourly: str | None = None, **single: str) -> Thresholds:
 
 
 @pytest.mark.parametrize(
-    ("amount", "wishes", "told"),
+    ("amount", "wishes", "alerted"),
     [
         ("999.99", None, False),
         ("1000.00", None, True),
@@ -55,9 +55,9 @@ def thresholds(hourly: str | None = None, **single: str) -> Thresholds:
         ("50.00", thresholds(CARD="50.00"), False),
     ],
 )
-def test_an_owner_is_told_from_the_threshold_on(amount: str, wishes: Thresholds | None, *, told: bool) -> None:
+def test_an_owner_is_told_from_the_threshold_on(amount: str, wishes: Thresholds | None, *, alerted: bool) -> None:
     """At the threshold, to the cent, of the transaction's own kind; the default where none is set."""
-    assert (domain.single(booked(amount=amount), wishes, NOON) is not None) is told
+    assert (domain.single(booked(amount=amount), wishes, NOON) is not None) is alerted
 
 
 @given(st.lists(st.tuples(st.integers(1, 500), st.integers(0, 3 * 3600)), max_size=30), st.integers(0, 29))
@@ -66,19 +66,19 @@ def test_an_hour_is_told_each_time_it_goes_over_and_never_twice(flows: list[tupl
     wishes, hour, alerts, expected, over = thresholds(hourly="800.00"), Hour(account_id="a"), [], [], False
     for offset, (amount, second) in enumerate(flows):
         transaction = booked(offset, f"{amount}.00", second=second)
-        hour, found = domain.judge(hour, transaction, wishes, NOON)
-        alerts += [alert.transaction_id for alert in found]
+        hour, raised = domain.judge(hour, transaction, wishes, NOON)
+        alerts += [alert.transaction_id for alert in raised]
         if offset == again:
             assert domain.judge(hour, transaction, wishes, NOON) == (hour, [])
-        newest = max(one for _, one in flows[: offset + 1])
-        total = sum(one for one, at in flows[: offset + 1] if newest - at < 3600)
+        newest = max(amount for _, amount in flows[: offset + 1])
+        total = sum(amount for amount, at in flows[: offset + 1] if newest - at < 3600)
         expected += [offset] if total >= 800 and not over else []
         over = total >= 800
     assert alerts == expected
 
 
 def test_a_transaction_that_comes_again_takes_its_own_place() -> None:
-    """Captured anew, with a corrected amount, it counts once for the hour."""
+    """Captured again, with a corrected amount, it counts once for the hour."""
     wishes, hour = thresholds(hourly="800.00"), Hour(account_id="a")
     hour, _ = domain.judge(hour, booked(1, "500.00"), wishes, NOON)
     hour, none = domain.judge(hour, booked(1, "700.00"), wishes, NOON)
@@ -88,7 +88,7 @@ def test_a_transaction_that_comes_again_takes_its_own_place() -> None:
 
 
 def test_what_comes_in_does_not_count_for_what_goes_out() -> None:
-    """A deposit is told by itself and leaves the hour as it is."""
+    """A deposit is alerted by itself and leaves the hour as it is."""
     hour, (alert,) = domain.judge(
         Hour(account_id="a"), booked(amount="1000.00", kind=Kind.DEPOSIT), thresholds(hourly="1.00"), NOON
     )
@@ -112,8 +112,8 @@ def read(change: TransactionChange, account: AccountRow | None) -> Transaction:
 
 def test_a_row_becomes_a_transaction() -> None:
     """Amounts to the cent, times in UTC, whatever zone the database shows."""
-    found = read(captured(), AccountRow(id="a", owner="customer", currency="EUR"))
-    assert found == Transaction(
+    transaction = read(captured(), AccountRow(id="a", owner="customer", currency="EUR"))
+    assert transaction == Transaction(
         id=1, account_id="a", kind=Kind.CARD, amount=Decimal("10.00"), currency="EUR",
         booked_at=NOON + dt.timedelta(microseconds=1), committed_at=NOON,
     )  # fmt: skip

@@ -46,23 +46,25 @@ def rows() -> list[TransactionRow]:
 def wishes() -> dict[str, Thresholds]:
     """What owners have set."""
     return {
-        one.id: domain.thresholds(
-            one.id,
-            {kind: Decimal(amount) for kind, amount in one.single.items()},
-            None if one.hourly is None else Decimal(one.hourly) / 2,
+        account.id: domain.thresholds(
+            account.id,
+            {kind: Decimal(amount) for kind, amount in account.single.items()},
+            None if account.hourly is None else Decimal(account.hourly) / 2,
             NOON,
         )
-        for one in ACCOUNTS
-        if one.single or one.hourly
+        for account in ACCOUNTS
+        if account.single or account.hourly
     }
 
 
 def live(transactions: list[TransactionRow]) -> dict[str, Decimal]:
     """The alerts by the rules of the service, with their amounts."""
-    told = wishes()
+    thresholds = wishes()
     hours: dict[str, Hour] = {}
-    found: dict[str, Decimal] = {}
-    known = {one.id: AccountRow(id=one.id, owner=one.owner, currency=one.currency) for one in ACCOUNTS}
+    alerted: dict[str, Decimal] = {}
+    known = {
+        account.id: AccountRow(id=account.id, owner=account.owner, currency=account.currency) for account in ACCOUNTS
+    }
     for row in transactions:
         try:
             transaction = domain.booked(
@@ -71,9 +73,9 @@ def live(transactions: list[TransactionRow]) -> dict[str, Decimal]:
         except domain.Impossible:
             continue
         hour = hours.get(row.account_id) or Hour(account_id=row.account_id)
-        hours[row.account_id], alerts = domain.judge(hour, transaction, told.get(row.account_id), NOON)
-        found |= {alert.alert_id: alert.amount for alert in alerts}
-    return found
+        hours[row.account_id], alerts = domain.judge(hour, transaction, thresholds.get(row.account_id), NOON)
+        alerted |= {alert.alert_id: alert.amount for alert in alerts}
+    return alerted
 
 
 @pytest.fixture
@@ -121,8 +123,8 @@ def test_spending_is_what_left_the_account_each_day(
         if good:
             at = row.account_id, row.booked_at[:10]
             expected[at] = expected.get(at, Decimal(0)) + row.amount
-    found = spark.read.parquet(str(tmp_path / "spending")).collect()
-    assert {(row.account_id, str(row.day)): row.spent for row in found} == expected
+    rows = spark.read.parquet(str(tmp_path / "spending")).collect()
+    assert {(row.account_id, str(row.day)): row.spent for row in rows} == expected
 
 
 def test_running_sums_alert_as_the_service_does(
@@ -135,12 +137,12 @@ def test_running_sums_alert_as_the_service_does(
     from mybank.jobs import running
 
     due = live(topics)
-    assert {one.partition(":")[2] for one in due} == {"SINGLE", "HOURLY"}
+    assert {alert_id.partition(":")[2] for alert_id in due} == {"SINGLE", "HOURLY"}
     for _ in range(2):
         assert running.main([*bus.arguments, "--out", str(tmp_path), "--until-end"]) == 0
-    found = spark.read.parquet(str(tmp_path / "alerts")).collect()
-    assert len(found) == len(due)
-    assert {row.alert_id: row.amount for row in found} == due
+    rows = spark.read.parquet(str(tmp_path / "alerts")).collect()
+    assert len(rows) == len(due)
+    assert {row.alert_id: row.amount for row in rows} == due
 
 
 def test_large_ones_come_out_while_they_come_in(
@@ -167,19 +169,19 @@ def test_large_ones_come_out_while_they_come_in(
             await captured.transaction(9000, "500.00", account=ACCOUNTS[0].id)
 
     try:
-        assert ran(bus, told(bus, "mybank.large", len(due))) == due
+        assert ran(bus, amounts_in(bus, "mybank.large", len(due))) == due
         ran(bus, one_more())
-        assert ran(bus, told(bus, "mybank.large", len(due) + 1)) == {**due, 9000: "500.00"}
+        assert ran(bus, amounts_in(bus, "mybank.large", len(due) + 1)) == {**due, 9000: "500.00"}
     finally:
         query.stop()
 
 
-async def told(bus: Any, topic: str, count: int) -> dict[int, str]:  # noqa: F811 - the fixture's value
+async def amounts_in(bus: Any, topic: str, count: int) -> dict[int, str]:  # noqa: F811 - the fixture's value
     """The amounts of the first transactions in a topic, by their ids."""
     async with Consumer(topic, bootstrap_servers=bus.bootstrap_servers, auto_offset_reset="earliest") as consumer:
         async with asyncio.timeout(patient(50)):
             records = [json.loads((await consumer.getone()).value or b"") for _ in range(count)]
-    return {one["id"]: one["amount"] for one in records}
+    return {transaction["id"]: transaction["amount"] for transaction in records}
 
 
 def test_large_ones_in_micro_batches_to_the_end(
@@ -196,7 +198,7 @@ def test_large_ones_in_micro_batches_to_the_end(
     assert large.main(arguments) == 0
     assert large.main(arguments) == 0
     due = {row.id: str(row.amount) for row in topics if row.amount >= 500}
-    assert ran(bus, told(bus, "mybank.large", len(due))) == due
+    assert ran(bus, amounts_in(bus, "mybank.large", len(due))) == due
 
     async def written() -> int:
         async with Admin(bus.bootstrap_servers) as admin:
@@ -211,17 +213,17 @@ def test_real_time_mode_wants_a_slot_for_each_partition(
     tmp_path: Path,
     capfd: Any,
 ) -> None:
-    """More partitions than a local master has threads would leave some of them unread: it is told, with what helps."""
+    """More partitions than a local master has threads would leave some of them unread: it is refused, with the remedy."""
     from mybank.jobs import large
 
     bus.topic("mybank.public.transactions", spark.sparkContext.defaultParallelism + 1)
     bus.topic("mybank.large")
 
-    async def one() -> None:
+    async def start() -> None:
         async with writing(bus) as (captured, _):
             await captured.transaction(1, "500.00")
 
-    ran(bus, one())
+    ran(bus, start())
     assert large.main([*bus.arguments, "--out", str(tmp_path)]) == 1
     assert "Real-Time Mode holds a task slot for each of the 3 partitions" in capfd.readouterr().err
 

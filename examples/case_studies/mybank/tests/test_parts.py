@@ -24,15 +24,15 @@ NOW = dt.datetime(2026, 6, 1, 12, tzinfo=dt.UTC)
 
 def test_the_same_seed_is_the_same_load() -> None:
     """Accounts and rows repeat; the time of each account only goes on."""
-    mine = generate.accounts(0, 7)
-    assert mine == generate.accounts(0, 7) != generate.accounts(0, 8)
-    some = list(itertools.islice(generate.rows(mine, 0, 7), 500))
-    assert some == list(itertools.islice(generate.rows(mine, 0, 7), 500))
+    accounts = generate.accounts(0, 7)
+    assert accounts == generate.accounts(0, 7) != generate.accounts(0, 8)
+    sample = list(itertools.islice(generate.rows(accounts, 0, 7), 500))
+    assert sample == list(itertools.islice(generate.rows(accounts, 0, 7), 500))
     times = defaultdict(list)
-    for row in some:
+    for row in sample:
         times[row.account_id].append(row.booked_at)
-    assert all(found == sorted(set(found)) for found in times.values())
-    assert {row.amount > 0 for row in some} == {True, False}
+    assert all(account_times == sorted(set(account_times)) for account_times in times.values())
+    assert {row.amount > 0 for row in sample} == {True, False}
 
 
 def test_the_figures_of_a_second() -> None:
@@ -58,9 +58,13 @@ def test_the_figures_of_a_second() -> None:
 
 def test_the_connector_s_settings_are_for_any_server() -> None:
     """The address is put in, the rest is the file's; further settings replace those of the file."""
-    found = capture.settings("db", 6000, snapshot_mode="no_data")
-    assert (found["database.hostname"], found["database.port"], found["snapshot.mode"]) == ("db", "6000", "no_data")
-    assert found["message.key.columns"] == "public.transactions:account_id"
+    settings = capture.settings("db", 6000, snapshot_mode="no_data")
+    assert (settings["database.hostname"], settings["database.port"], settings["snapshot.mode"]) == (
+        "db",
+        "6000",
+        "no_data",
+    )
+    assert settings["message.key.columns"] == "public.transactions:account_id"
 
 
 def test_installing_it_without_a_worker_says_so(
@@ -69,9 +73,9 @@ def test_installing_it_without_a_worker_says_so(
     """One line that names the address, and an exit code."""
     monkeypatch.setattr(sys, "argv", ["capture", "http://127.0.0.1:1"])
     assert capture.main() == 1
-    told = capsys.readouterr().err
-    assert told.startswith("http://127.0.0.1:1 cannot be reached: ")
-    assert told.count("\n") == 1
+    error_text = capsys.readouterr().err
+    assert error_text.startswith("http://127.0.0.1:1 cannot be reached: ")
+    assert error_text.count("\n") == 1
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The service on a real bus and registry: what is told, what is put aside, what survives."""
+"""The service on a real bus and registry: what is alerted, what is put aside, what survives."""
 
 import asyncio
 import datetime as dt
@@ -36,7 +36,7 @@ async def captured(bus: TestBus) -> AsyncIterator[Captured]:
         yield writing
 
 
-async def told(bus: TestBus) -> Counter[str]:
+async def alert_counts(bus: TestBus) -> Counter[str]:
     """How often each alert is in the topic, by id."""
     await bus.settle()
     return Counter(record.key or "" for record in await bus.records(service.alerts.topic))
@@ -49,7 +49,7 @@ def wishes(hourly: str | None = None, **single: str) -> Thresholds:
 
 
 async def test_owners_are_told_once_of_large_transactions_and_of_large_hours(bus: TestBus, captured: Captured) -> None:
-    """Singles by kind, sums by the sliding hour; rows that are read again, or corrected, tell nobody twice."""
+    """Singles by kind, sums by the sliding hour; rows that are read again, or corrected, alert no owner twice."""
     await service.thresholds.put("a", wishes(hourly="800.00", CARD="500.00"))
     await captured.transaction(1, "499.99")
     await captured.transaction(2, "500.00", second=60)
@@ -58,14 +58,14 @@ async def test_owners_are_told_once_of_large_transactions_and_of_large_hours(bus
     await captured.transaction(5, "200.00", kind="WITHDRAWAL", second=3 * 3600 + 1)
     await captured.transaction(2, "500.00", second=60, op="r")
     await captured.transaction(1, "499.99", op="d")
-    assert await told(bus) == Counter(["2:SINGLE", "2:HOURLY", "5:HOURLY"])
+    assert await alert_counts(bus) == Counter(["2:SINGLE", "2:HOURLY", "5:HOURLY"])
     await captured.transaction(1, "500.00", op="u")
-    assert await told(bus) == Counter(["1:SINGLE", "2:SINGLE", "2:HOURLY", "5:HOURLY"])
+    assert await alert_counts(bus) == Counter(["1:SINGLE", "2:SINGLE", "2:HOURLY", "5:HOURLY"])
 
 
 @pytest.mark.parametrize("point", crash_points())
 async def test_killed_at_any_step_nothing_is_lost_or_told_twice(point: str, bus: TestBus, captured: Captured) -> None:
-    """The service dies on a transaction that sets off two alerts; they are told once, and the hour goes on from it."""
+    """The service dies on a transaction that sets off two alerts; they are sent once, and the hour goes on from it."""
     await service.thresholds.put("a", wishes(hourly="800.00", CARD="500.00"))
     await captured.transaction(1, "400.00")
     await bus.settle()
@@ -74,7 +74,7 @@ async def test_killed_at_any_step_nothing_is_lost_or_told_twice(point: str, bus:
     await crash
     await captured.transaction(3, "100.00", second=2)
     await captured.transaction(4, "900.00", kind="WITHDRAWAL", second=3 * 3600)
-    assert await told(bus) == Counter(["2:SINGLE", "2:HOURLY"])
+    assert await alert_counts(bus) == Counter(["2:SINGLE", "2:HOURLY"])
     assert [flow.transaction_id for flow in service.hours["a"].outflows] == [4]
 
 
@@ -93,7 +93,7 @@ async def test_an_hour_that_cannot_be_written_takes_its_alert_with_it(
 
     monkeypatch.setattr(Table, "put", put_but_once)
     await captured.transaction(1, "5000.00")
-    assert await told(bus) == Counter(["1:SINGLE"])
+    assert await alert_counts(bus) == Counter(["1:SINGLE"])
     (record,) = await bus.records(service.alerts.topic)
     assert record.value is not None
     assert record.value.raised_at > failed[0]
@@ -101,7 +101,7 @@ async def test_an_hour_that_cannot_be_written_takes_its_alert_with_it(
 
 
 async def test_tables_come_back_after_a_restart_and_a_crash_of_the_broker(bus: TestBus, captured: Captured) -> None:
-    """Alerts and hours are read back before the first record: what was told is known, the hour is not begun anew."""
+    """Alerts and hours are read back before the first record: what was sent is known, the hour goes on."""
     await service.thresholds.put("a", wishes(hourly="800.00"))
     await captured.transaction(1, "1000.00", kind="DEPOSIT")
     await captured.transaction(2, "700.00", second=1)
@@ -110,7 +110,7 @@ async def test_tables_come_back_after_a_restart_and_a_crash_of_the_broker(bus: T
     await captured.transaction(1, "1000.00", kind="DEPOSIT", op="r")
     await bus.crash_broker()
     await captured.transaction(3, "100.00", second=2)
-    assert await told(bus) == Counter(["1:SINGLE", "3:HOURLY"])
+    assert await alert_counts(bus) == Counter(["1:SINGLE", "3:HOURLY"])
 
 
 async def test_a_threshold_is_in_force_once_it_is_acknowledged(bus: TestBus, captured: Captured) -> None:
@@ -122,7 +122,7 @@ async def test_a_threshold_is_in_force_once_it_is_acknowledged(bus: TestBus, cap
         await captured.transaction(number, "60.00")
         await bus.settle()
         expected += [f"{number}:SINGLE"] if low else []
-    assert await told(bus) == Counter(expected)
+    assert await alert_counts(bus) == Counter(expected)
 
 
 async def test_rows_that_cannot_be_are_put_aside_with_the_reason(bus: TestBus, captured: Captured) -> None:
@@ -133,7 +133,7 @@ async def test_rows_that_cannot_be_are_put_aside_with_the_reason(bus: TestBus, c
     await captured.transaction(3, "5000.00", kind="GIFT")
     await captured.transaction(4, "5000.00", account="f")
     await captured.transaction(5, "5000.00")
-    assert await told(bus) == Counter(["5:SINGLE"])
+    assert await alert_counts(bus) == Counter(["5:SINGLE"])
     letters = await bus.dead_letters(service.transactions)
     assert {letter.attempts for letter in letters} == {1}
     assert sorted(letter.error.partition(";")[0] for letter in letters) == [
@@ -149,13 +149,13 @@ async def test_what_is_no_change_at_all_is_put_aside(bus: TestBus, captured: Cap
     await captured.raw("a", b"nonsense")
     await captured.raw("a", None)
     await captured.transaction(1, "5000.00")
-    assert await told(bus) == Counter(["1:SINGLE"])
+    assert await alert_counts(bus) == Counter(["1:SINGLE"])
     (letter,) = await bus.dead_letters(service.transactions)
     assert letter.error.startswith("Undecodable: the value is not what topic mybank.public.transactions holds")
 
 
 async def test_a_dead_letter_is_replayed_when_its_account_is_there(bus: TestBus, captured: Captured) -> None:
-    """A transaction of an unknown account is tried for a while, put aside, and told once it is replayed."""
+    """A transaction of an unknown account is tried for a while, put aside, and alerted once it is replayed."""
     await captured.transaction(1, "5000.00", account="late")
     await bus.settle()
     (letter,) = await bus.dead_letters(service.transactions)
@@ -163,7 +163,7 @@ async def test_a_dead_letter_is_replayed_when_its_account_is_there(bus: TestBus,
     await captured.account("late")
     async with DeadLetters(bus.app.bootstrap_servers) as dead:
         await dead.replay("mybank.public.transactions.mybank.dlt")
-    assert await told(bus) == Counter(["1:SINGLE"])
+    assert await alert_counts(bus) == Counter(["1:SINGLE"])
 
 
 async def test_an_account_that_comes_a_moment_later_costs_nothing() -> None:
@@ -173,7 +173,7 @@ async def test_an_account_that_comes_a_moment_later_costs_nothing() -> None:
         await bus.resting()
         await captured.account("new")
         await bus.advance(1)
-        assert await told(bus) == Counter(["1:SINGLE"])
+        assert await alert_counts(bus) == Counter(["1:SINGLE"])
         assert await bus.dead_letters(service.transactions) == []
 
 

@@ -1,6 +1,6 @@
 """The activities that count, as columns.
 
-Here: what the live path would not put among the dead letters, told in Spark's terms.
+Here: what the live path would not put among the dead letters, in Spark's terms.
 Not here: totals (`totals`), trending (`trending`).
 """
 
@@ -39,5 +39,5 @@ def possible(decoded: DataFrame) -> DataFrame:
 
 
 def _is_id(name: str) -> Column:
-    found = F.col(name)
-    return (F.length(found) > 0) & (F.length(found) <= ID_MOST) & ~F.contains(found, F.lit("/"))
+    column = F.col(name)
+    return (F.length(column) > 0) & (F.length(column) <= ID_MOST) & ~F.contains(column, F.lit("/"))

@@ -71,19 +71,19 @@ def by_hand(log: list[Activity]) -> tuple[int, int, bool] | None:
     author = None
     likes: set[str] = set()
     comments: set[tuple[str, str]] = set()
-    for one in log:
+    for activity in log:
         if author is None:
-            author = one.user_id if one.kind is Kind.POSTED else None
-        elif one.kind is Kind.DELETED and one.user_id == author:
+            author = activity.user_id if activity.kind is Kind.POSTED else None
+        elif activity.kind is Kind.DELETED and activity.user_id == author:
             return len(likes), len(comments), True
-        elif one.kind is Kind.LIKED:
-            likes.add(one.user_id)
-        elif one.kind is Kind.UNLIKED:
-            likes.discard(one.user_id)
-        elif one.kind is Kind.COMMENTED:
-            comments.add((one.user_id, one.comment_id or ""))
-        elif one.kind is Kind.COMMENT_DELETED:
-            comments.discard((one.user_id, one.comment_id or ""))
+        elif activity.kind is Kind.LIKED:
+            likes.add(activity.user_id)
+        elif activity.kind is Kind.UNLIKED:
+            likes.discard(activity.user_id)
+        elif activity.kind is Kind.COMMENTED:
+            comments.add((activity.user_id, activity.comment_id or ""))
+        elif activity.kind is Kind.COMMENT_DELETED:
+            comments.discard((activity.user_id, activity.comment_id or ""))
     return None if author is None else (len(likes), len(comments), False)
 
 
@@ -95,7 +95,7 @@ def by_hand(log: list[Activity]) -> tuple[int, int, bool] | None:
 def test_totals_are_exact_in_batches_of_any_size_and_from_any_commit_on(
     happened: list[Activity], before: int, steps_: list[tuple[int, bool, bool]]
 ) -> None:
-    """Some batches come again after a crash before their commit, and some services begin anew after one: totals and marks are those of the
+    """Some batches come again after a crash before their commit, and some services begin again after one: totals and marks are those of the
     sets; what came before the post was there, or is not the author's to delete, is refused."""
     log = [*happened[:before], act(Kind.POSTED, AUTHOR), *happened[before:]]
     stored, committed, steps = Stored(), 0, iter(steps_)
@@ -128,7 +128,7 @@ def test_liking_twice_counts_once_and_unliking_what_was_not_liked_counts_nothing
         act(Kind.COMMENTED, comment="c"), act(Kind.COMMENT_DELETED, "u2", comment="c"),
         act(Kind.COMMENTED, "u2", comment="c"),
     ]  # fmt: skip
-    ignored = sum(stored.take(wall, one).ignored for one in log)
+    ignored = sum(stored.take(wall, activity).ignored for activity in log)
     assert (stored.posts[POST].likes, stored.posts[POST].comments, ignored) == (1, 2, 4)
     assert set(stored.marks) == {mark_key(POST, "u1"), mark_key(POST, "u1", "c"), mark_key(POST, "u2", "c")}
 
@@ -138,8 +138,8 @@ def test_deleting_a_post_ends_its_totals() -> None:
     stored = Stored()
     wall = stored.wall()
     log = [act(Kind.POSTED, AUTHOR), act(Kind.LIKED), act(Kind.COMMENTED)]
-    for one in log:
-        stored.take(wall, one)
+    for activity in log:
+        stored.take(wall, activity)
     with pytest.raises(Impossible, match="user_id is 'u1'; a post is deleted by its author"):
         wall.apply(act(Kind.DELETED, "u1"), Changes())
     deleted = stored.take(wall, act(Kind.DELETED, AUTHOR))
@@ -191,7 +191,9 @@ def test_heat_sorts_posts_as_their_decayed_scores_do(events: list[tuple[int, int
     now = NOON + dt.timedelta(seconds=later)
     for post, heat in heats.items():
         exact = sum(
-            0.5 ** ((later - second) / trending.HALF_LIFE.total_seconds()) for one, second in events if one == post
+            0.5 ** ((later - second) / trending.HALF_LIFE.total_seconds())
+            for post_id, second in events
+            if post_id == post
         )
         assert abs(trending.score(heat, now) - exact) <= 1e-6 * exact
 
@@ -214,7 +216,7 @@ def test_what_is_taken_back_is_as_if_it_had_never_warmed(events: list[tuple[bool
 
 
 def test_one_user_does_not_heat_a_post_alone() -> None:
-    """Sixty likes that are each taken back, and sixty comments, leave a post as hot as one that nobody looked at."""
+    """Sixty likes that are each taken back, and sixty comments, leave a post as hot as one without activity."""
     wall, changes = Wall({}, {}), Changes()
     wall.apply(act(Kind.POSTED, AUTHOR), changes)
     alone = changes.posts[POST].heat
@@ -229,7 +231,7 @@ def test_one_user_does_not_heat_a_post_alone() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 25), st.integers(-1, 3), st.booleans()), max_size=120))
 def test_the_ranking_is_that_of_sorting_everything(steps: list[tuple[int, int, bool]]) -> None:
-    """Posts get hotter and cool again, and some are deleted; the ranking says what sorting says, or that it must be made anew."""
+    """Posts get hotter and cool again, and some are deleted; the ranking says what sorting says, or that it must be made again."""
     posts: dict[str, Post] = {}
     hottest = trending.Hottest(reserve=5)
     for number, warmer, cools in steps:
@@ -239,9 +241,11 @@ def test_the_ranking_is_that_of_sorting_everything(steps: list[tuple[int, int, b
         deleted = warmer < 0 or (old is not None and old.deleted)
         posts[post_id] = Post(post_id=post_id, user_id=AUTHOR, text="", at=NOON, heat=heat, deleted=deleted)
         hottest.put(posts[post_id])
-        live = sorted((post for post in posts.values() if not post.deleted), key=lambda one: (-one.heat, one.post_id))
-        found = hottest.top(3)
-        if found is None:
+        live = sorted(
+            (post for post in posts.values() if not post.deleted), key=lambda post: (-post.heat, post.post_id)
+        )
+        top = hottest.top(3)
+        if top is None:
             hottest = trending.Hottest(live, reserve=5)
-            found = hottest.top(3)
-        assert found == [post.post_id for post in live[:3]]
+            top = hottest.top(3)
+        assert top == [post.post_id for post in live[:3]]

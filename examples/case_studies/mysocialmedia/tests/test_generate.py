@@ -17,9 +17,9 @@ def test_the_same_seed_makes_the_same_day() -> None:
     other = list(Day(events=12_000, posts=50, seed=2).activities(lambda: NOON))
     assert first == again
     assert first != other
-    assert {one.kind for one in first} == set(Kind)
-    for one in first:
-        domain.check(one, NOON)
+    assert {activity.kind for activity in first} == set(Kind)
+    for activity in first:
+        domain.check(activity, NOON)
 
 
 def test_the_wall_counts_what_the_tally_counts() -> None:
@@ -27,13 +27,13 @@ def test_the_wall_counts_what_the_tally_counts() -> None:
     posts: dict[str, Post] = {}
     marks: dict[str, Mark] = {}
     wall, tally, changes = domain.Wall(posts, marks), Tally(), domain.Changes()
-    for one in Day(events=12_000, posts=50).activities(lambda: NOON):
-        wall.apply(one, changes)
-        tally.note(one)
-    found = {post.post_id: (post.likes, post.comments) for post in changes.posts.values() if not post.deleted}
-    assert found == tally.totals
+    for activity in Day(events=12_000, posts=50).activities(lambda: NOON):
+        wall.apply(activity, changes)
+        tally.note(activity)
+    totals = {post.post_id: (post.likes, post.comments) for post in changes.posts.values() if not post.deleted}
+    assert totals == tally.totals
     assert len(tally.deleted) > 0
-    sums = (len(found), *(sum(column) for column in zip(*found.values(), strict=True)))
+    sums = (len(totals), *(sum(column) for column in zip(*totals.values(), strict=True)))
     assert (changes.live, changes.likes, changes.comments) == sums
 
 

@@ -86,7 +86,7 @@ async def test_what_cannot_be_is_refused_with_the_field_and_the_remedy(
 async def test_above_capacity_requests_are_refused_and_none_that_was_taken_is_lost(
     bus: TestBus, client: httpx2.AsyncClient
 ) -> None:
-    """While the broker is away two likes wait, and all others are told to come again; once it is back, the two are counted."""
+    """While the broker is away two likes wait, and all others are asked to come again; once it is back, the two are counted."""
     assert (await client.post("/posts", json={"user_id": "a", "text": "x", "post_id": "p"})).status_code == 202
     await bus.settle()
     broker = bus._cluster.broker if bus._cluster is not None else None
@@ -100,7 +100,7 @@ async def test_above_capacity_requests_are_refused_and_none_that_was_taken_is_lo
             assert "too many requests are under way" in answer.json()["error"]
         if answered == 7:
             await broker.start()
-    assert sorted(one.result().status_code for one in likes) == [202] * 2 + [503] * 7
+    assert sorted(like.result().status_code for like in likes) == [202] * 2 + [503] * 7
     await bus.settle()
     assert service.posts["p"].likes == 2
 
@@ -121,6 +121,6 @@ async def test_the_page_hears_of_trending_posts(bus: TestBus, client: httpx2.Asy
                 (now,) = json.loads(line.removeprefix("data: "))
                 if len(now["trending"]) == 2:
                     break
-    assert [(one["post_id"], one["likes"]) for one in now["trending"]] == [("p2", 3), ("p1", 1)]
+    assert [(post["post_id"], post["likes"]) for post in now["trending"]] == [("p2", 3), ("p1", 1)]
     assert (now["posts"], now["likes"]) == (2, 4)
-    assert [one["post_id"] for one in (await client.get("/trending")).json()] == ["p2", "p1"]
+    assert [post["post_id"] for post in (await client.get("/trending")).json()] == ["p2", "p1"]

@@ -18,10 +18,10 @@ def decoded(spark: Any, log: list[Activity]) -> Any:
     """Activities as `read_topic` returns them, all in one partition."""
     rows = [
         (
-            (one.kind.value, one.post_id, one.user_id, one.at, one.comment_id, one.text),
-            None, False, one.post_id.encode(), offset, NOON,
+            (activity.kind.value, activity.post_id, activity.user_id, activity.at, activity.comment_id, activity.text),
+            None, False, activity.post_id.encode(), offset, NOON,
         )
-        for offset, one in enumerate(log)
+        for offset, activity in enumerate(log)
     ]  # fmt: skip
     event = "struct<kind:string,post_id:string,user_id:string,at:timestamp,comment_id:string,text:string>"
     columns = f"event {event}, error string, deleted boolean, key binary, offset long, timestamp timestamp"
@@ -67,12 +67,12 @@ def test_trending_windows_are_those_of_the_decayed_sums(spark: Any) -> None:
     ]
     late = act(Kind.LIKED, "v", minute=-7)
     rows = job.transform(activities.possible(decoded(spark, [late, *log])), window="10 minutes").collect()
-    found = {row.ends.astimezone(dt.UTC): (row.activities, row.score) for row in rows}
+    windows = {row.ends.astimezone(dt.UTC): (row.activities, row.score) for row in rows}
     heat = trending.COLD
-    for one in (log[0], *log[2:]):
-        heat = trending.warmed(heat, trending.WEIGHTS[one.kind], one.at)
+    for activity in (log[0], *log[2:]):
+        heat = trending.warmed(heat, trending.WEIGHTS[activity.kind], activity.at)
     end = NOON + dt.timedelta(minutes=10)
-    assert found == {
+    assert windows == {
         end: (3, pytest.approx(trending.score(heat, end))),
         NOON: (1, pytest.approx(0.5 ** (7 / 30))),
     }
@@ -110,7 +110,7 @@ async def test_the_service_and_spark_count_the_same(spark: Any, tmp_path: Path, 
 
         counted, streamed, batched = await asyncio.to_thread(count)
     assert counted == live
-    assert f"{sum(not one[-1] for one in live)} posts" in capfd.readouterr().out
+    assert f"{sum(not row[-1] for row in live)} posts" in capfd.readouterr().out
     ends = sorted({row[1] for row in batched})
     over = [end for end in ends if end.timestamp() <= begun.timestamp() + day.events - 120]
     assert len(over) >= 8
@@ -119,4 +119,4 @@ async def test_the_service_and_spark_count_the_same(spark: Any, tmp_path: Path, 
 
 def rounded(row: Any) -> tuple[Any, ...]:
     """Sums of floats in another order differ in their last digits."""
-    return tuple(round(one, 6) if isinstance(one, float) else one for one in row)
+    return tuple(round(value, 6) if isinstance(value, float) else value for value in row)

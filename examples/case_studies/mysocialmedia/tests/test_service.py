@@ -29,7 +29,7 @@ def act(kind: Kind, post: str, user: str = "u1", *, text: str = "text", comment:
     return Activity(kind=kind, post_id=post, user_id=user, at=NOW, text=text, comment_id=comment)
 
 
-def some(count: int, seed: int) -> list[Activity]:
+def make_activities(count: int, seed: int) -> list[Activity]:
     """Posts, and then all that can happen to them, often the same again."""
     chance = random.Random(seed)
     kinds = [Kind.LIKED] * 5 + [Kind.UNLIKED] * 2 + [Kind.COMMENTED] * 2 + [Kind.COMMENT_DELETED]
@@ -52,13 +52,13 @@ async def send(activities: list[Activity], tally: Tally | None = None) -> None:
     phones = App("phones", service.app.bootstrap_servers, service.app.schema_registry)
     topic = phones.topic(service.activities.name, key=str, value=Activity, partitions=service.PARTITIONS)
     async with phones:
-        await asyncio.gather(*[await topic.send_soon(one, key=one.post_id) for one in activities])
+        await asyncio.gather(*[await topic.send_soon(activity, key=activity.post_id) for activity in activities])
     if tally is not None:
-        for one in activities:
-            tally.note(one)
+        for activity in activities:
+            tally.note(activity)
 
 
-def found() -> dict[str, tuple[int, int]]:
+def totals() -> dict[str, tuple[int, int]]:
     """Likes and comments of each post that is not deleted, as the service has them."""
     return {post.post_id: (post.likes, post.comments) for post in service.posts.values() if not post.deleted}
 
@@ -81,7 +81,7 @@ async def replay_all(bus: TestBus) -> int:
 def right(tally: Tally) -> bool:
     """Whether totals, marks and sums are those of the sets."""
     now = service.trends.now(whole=False)
-    assert (found(), marked()) == (tally.totals, tally.totals)
+    assert (totals(), marked()) == (tally.totals, tally.totals)
     sums = (len(tally.totals), *(sum(column) for column in zip(*tally.totals.values(), strict=True)))
     assert (now.posts, now.likes, now.comments) == sums
     return True
@@ -89,7 +89,7 @@ def right(tally: Tally) -> bool:
 
 async def test_totals_are_those_of_the_sets_and_survive_a_restart(bus: TestBus) -> None:
     """With empty memory posts and marks are read back, and the rest is counted on top of them."""
-    tally, activities = Tally(), some(600, seed=1)
+    tally, activities = Tally(), make_activities(600, seed=1)
     await send(activities[:300], tally)
     await bus.settle()
     assert right(tally)
@@ -103,7 +103,7 @@ async def test_totals_are_those_of_the_sets_and_survive_a_restart(bus: TestBus) 
 @pytest.mark.parametrize("point", crash_points())
 async def test_a_crash_anywhere_changes_no_total(bus: TestBus, point: str) -> None:
     """Killed at that step of a batch and started again, totals and marks are exact."""
-    tally, activities = Tally(), some(400, seed=2)
+    tally, activities = Tally(), make_activities(400, seed=2)
     await send(activities[:200], tally)
     await bus.settle()
     crash = bus.crash(at=point)
@@ -117,7 +117,7 @@ async def test_a_crash_anywhere_changes_no_total(bus: TestBus, point: str) -> No
 
 async def test_a_broker_that_is_killed_under_load_changes_no_total(bus: TestBus) -> None:
     """It comes back on its data; what was acknowledged is counted, once."""
-    tally, activities = Tally(), some(1500, seed=4)
+    tally, activities = Tally(), make_activities(1500, seed=4)
     sending = asyncio.ensure_future(send(activities, tally))
     while service.trends.handled < 100:
         await asyncio.sleep(0)
@@ -135,14 +135,14 @@ async def test_what_cannot_be_is_put_aside_and_counts_after_a_replay(bus: TestBu
     await bus.send(service.activities, act(Kind.LIKED, "p1", "u3"), key="p9")
     await bus.send(service.activities, None, key="p1")
     await bus.settle()
-    assert found() == {"p1": (1, 0)}
+    assert totals() == {"p1": (1, 0)}
     reasons = sorted(letter.error.partition(": ")[2][:12] for letter in await bus.dead_letters(service.activities))
     assert reasons == ["key is 'p1';", "key is 'p9';", "post_id is '", "user_id is '", "user_id is '"]
     await send([act(Kind.POSTED, "p2", "author")])
     await bus.settle()
     replayed = await replay_all(bus)
     await bus.settle()
-    assert (replayed, found()) == (5, {"p1": (1, 0), "p2": (1, 0)})
+    assert (replayed, totals()) == (5, {"p1": (1, 0), "p2": (1, 0)})
 
 
 async def test_bytes_that_are_no_activity_are_put_aside(bus: TestBus) -> None:
@@ -152,20 +152,20 @@ async def test_bytes_that_are_no_activity_are_put_aside(bus: TestBus) -> None:
     await send([act(Kind.POSTED, "p1", "author"), act(Kind.LIKED, "p1")])
     await bus.settle()
     (letter,) = await bus.dead_letters(service.activities)
-    assert (letter.error.partition(":")[0], found()) == ("Undecodable", {"p1": (1, 0)})
+    assert (letter.error.partition(":")[0], totals()) == ("Undecodable", {"p1": (1, 0)})
 
 
 async def test_trending_is_told_in_a_topic_and_survives_the_deletion_of_the_hottest(bus: TestBus) -> None:
     """Rows of all partitions merge by heat; a deleted post goes at once."""
-    await send(some(300, seed=5))
+    await send(make_activities(300, seed=5))
     await send([act(Kind.LIKED, "p3", f"fan{number}") for number in range(200)])
     await bus.settle()
     with service.hot.changes() as changes:
-        while not any(one.post_id == "p3" for one in service.trends.hottest()):
+        while not any(post.post_id == "p3" for post in service.trends.hottest()):
             await changes.get()
     hottest = service.trends.hottest()
     assert hottest[0].post_id == "p3"
-    assert [one.heat for one in hottest] == sorted((one.heat for one in hottest), reverse=True)
+    assert [post.heat for post in hottest] == sorted((post.heat for post in hottest), reverse=True)
     await send([act(Kind.DELETED, "p3", "author")])
     await bus.settle()
-    assert "p3" not in {one.post_id for one in service.trends.hottest()}
+    assert "p3" not in {post.post_id for post in service.trends.hottest()}

@@ -34,7 +34,7 @@ def test_totals_are_exact_whatever_fails() -> None:
 
 def test_a_service_that_counts_again_is_found() -> None:
     """By its totals, or by its marks."""
-    with pytest.raises(SimulationFailed, match="totals_are_exact") as found:
+    with pytest.raises(SimulationFailed, match="totals_are_exact") as failure:
         simulate(
             simulation.target,
             workload=users,
@@ -42,4 +42,4 @@ def test_a_service_that_counts_again_is_found() -> None:
             prepare=counts_at_least_once,
             seeds=300,
         )
-    assert found.value.history.faults
+    assert failure.value.history.faults

@@ -1,4 +1,4 @@
-"""Changes for whoever listens."""
+"""Changes for listeners."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from busway.app.feed import Feed
 
 
 def test_a_slow_listener_loses_its_oldest_changes() -> None:
-    """Its queue is bounded, and who tells never waits; whoever has gone is told nothing."""
+    """Its queue is bounded, and publishing never waits; a listener that has gone gets nothing."""
     feed: Feed[int] = Feed(queue=2)
     with feed.listening() as slow, feed.listening(maxsize=10) as fast:
         for number in range(5):
@@ -17,7 +17,7 @@ def test_a_slow_listener_loses_its_oldest_changes() -> None:
 
 
 def test_a_queue_has_a_bound() -> None:
-    """Of size 0 it would be endless; refused, whoever says it."""
+    """Of size 0 it would be endless; refused, in every call."""
     with pytest.raises(ValueError, match="maxsize=0"), Feed[int](queue=0).listening():
         pass
     with pytest.raises(ValueError, match="maxsize=-1"), Feed[int]().listening(maxsize=-1):

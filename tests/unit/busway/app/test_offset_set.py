@@ -11,27 +11,27 @@ OFFSETS = st.integers(0, 60)
 @given(st.integers(0, 20), st.lists(OFFSETS, max_size=40), st.lists(OFFSETS, max_size=40))
 def test_it_is_a_set(below: int, first: list[int], second: list[int]) -> None:
     """Whatever is put in, in whatever order, is in it and nothing else; its text brings it back; two sets join."""
-    found, other = OffsetSet(below), OffsetSet()
+    offsets, other = OffsetSet(below), OffsetSet()
     for offset in first:
-        found.add(offset)
+        offsets.add(offset)
     for offset in second:
         other.add(offset)
     wanted = {*range(below), *first}
-    assert {offset for offset in range(70) if offset in found} == wanted
-    assert OffsetSet.parse(found.below, found.text) == found
-    found.update(other)
-    assert {offset for offset in range(70) if offset in found} == {*wanted, *second}
-    assert found.below not in found
+    assert {offset for offset in range(70) if offset in offsets} == wanted
+    assert OffsetSet.parse(offsets.below, offsets.text) == offsets
+    offsets.update(other)
+    assert {offset for offset in range(70) if offset in offsets} == {*wanted, *second}
+    assert offsets.below not in offsets
 
 
 def test_the_text_is_short_and_empty_where_nothing_is_ahead() -> None:
     """The form that the module tells of."""
-    found = OffsetSet(10)
-    found.add(13, 15)
-    found.add(20)
-    assert found.text == "1;3+2,5+1"
-    found.add(10, 20)
-    assert (found.below, found.text) == (21, "")
+    offsets = OffsetSet(10)
+    offsets.add(13, 15)
+    offsets.add(20)
+    assert offsets.text == "1;3+2,5+1"
+    offsets.add(10, 20)
+    assert (offsets.below, offsets.text) == (21, "")
 
 
 def test_metadata_of_others_adds_nothing() -> None:
@@ -42,7 +42,7 @@ def test_metadata_of_others_adds_nothing() -> None:
 
 def test_a_copy_grows_by_itself() -> None:
     """What is checked before it is done must not be done by checking."""
-    found = OffsetSet(1, [(3, 4)])
-    copy = found.copy()
+    offsets = OffsetSet(1, [(3, 4)])
+    copy = offsets.copy()
     copy.add(1)
-    assert (found.below, copy.below) == (1, 2)
+    assert (offsets.below, copy.below) == (1, 2)

@@ -13,13 +13,13 @@ from busway.net.signals import ENDING
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[App]:
     """The apps that were started, which needs no broker."""
-    found: list[App] = []
+    apps: list[App] = []
 
     async def start(app: App) -> None:
-        found.append(app)
+        apps.append(app)
 
     monkeypatch.setattr(App, "start", start)
-    return found
+    return apps
 
 
 @pytest.mark.parametrize("number", ENDING)

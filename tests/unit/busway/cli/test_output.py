@@ -64,8 +64,8 @@ def _refuse(name: str) -> float:
 def test_json_is_what_any_parser_reads(capsys: pytest.CaptureFixture[str]) -> None:
     """Neither NaN nor Python's way to write bytes, however deep."""
     write_json({"value": {"mean": math.nan, "most": [math.inf, -math.inf], "raw": b"\x00\xff", b"k": (1, None)}})
-    found = json.loads(capsys.readouterr().out, parse_constant=_refuse)
-    assert found["value"] == {
+    answer = json.loads(capsys.readouterr().out, parse_constant=_refuse)
+    assert answer["value"] == {
         "mean": "NaN",
         "most": ["Infinity", "-Infinity"],
         "raw": "base64:AP8=",

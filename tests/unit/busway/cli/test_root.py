@@ -44,9 +44,9 @@ def test_no_command_prints_the_help(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 def test_the_help_of_spark_lists_the_jobs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Each with its first line, and what lists its options; PySpark need not be installed."""
     assert called("spark", "--help", monkeypatch=monkeypatch) == 0
-    told = capsys.readouterr().out
-    assert "  offload  Any topic into an analytics store" in told
-    assert "`busway spark offload --help`" in told
+    help_text = capsys.readouterr().out
+    assert "  offload  Any topic into an analytics store" in help_text
+    assert "`busway spark offload --help`" in help_text
 
 
 @pytest.mark.parametrize("arguments", [("simulate",), ("topics", "create"), ("connect",), ()])
@@ -55,11 +55,11 @@ def test_help_shows_no_type_of_flags(
 ) -> None:
     """They take no value; what takes one has its type."""
     assert called(*arguments, "--help", monkeypatch=monkeypatch) == 0
-    told = capsys.readouterr().out
-    assert "--help" in told
-    assert "bool" not in told
-    assert ("<int>" in told) is bool(arguments)
-    assert ("8083 unless given" in " ".join(told.replace("│", " ").split())) is (arguments == ("connect",))
+    help_text = capsys.readouterr().out
+    assert "--help" in help_text
+    assert "bool" not in help_text
+    assert ("<int>" in help_text) is bool(arguments)
+    assert ("8083 unless given" in " ".join(help_text.replace("│", " ").split())) is (arguments == ("connect",))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def stdin(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 def test_a_data_folder_is_ignored_by_git(tmp_path: Path) -> None:
-    """One that is there is left as it is, and a file in its place is told of with a remedy."""
+    """One that is there is left as it is, and a file in its place is reported with a remedy."""
     make_home(tmp_path / "new")
     assert (tmp_path / "new/.gitignore").read_text() == "*\n"
     (tmp_path / "old").mkdir()
@@ -177,13 +177,13 @@ def test_what_is_read_ahead_of_a_producer_that_has_failed_is_dropped(monkeypatch
 
     async def work() -> list[bytes]:
         lines = records._standard_input()
-        found = await anext(lines)
+        line = await anext(lines)
         await lines.aclose()  # type: ignore[attr-defined]
-        return found
+        return line
 
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         assert asyncio.run(work()) == [b"line"]
         gc.collect()
-    assert [str(one.message) for one in warned] == []
+    assert [str(warning.message) for warning in warned] == []
     assert len(list(chunks)) >= 50 - records._CHUNKS_AHEAD - 2

@@ -32,6 +32,6 @@ def test_what_keeps_a_server_from_starting_is_one_line(problem: Exception, raise
     def run(_: Any) -> None:
         raise problem
 
-    with pytest.raises(raised) as told:
+    with pytest.raises(raised) as error:
         serve(run, lambda: None, (ValueError, OSError))
-    assert str(told.value) == str(problem)
+    assert str(error.value) == str(problem)

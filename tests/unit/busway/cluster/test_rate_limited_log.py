@@ -8,7 +8,7 @@ from busway.cluster.rate_limited_log import EVERY_S, RateLimitedLog
 
 
 def test_the_same_thing_is_told_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
-    """The first line at once, then one each interval with the number of those left out; other things are told on their own."""
+    """The first line at once, then one each interval with the number of those left out; other things are logged on their own."""
     now = 0.0
     rate_limited_log = RateLimitedLog(logging.getLogger("busway.test"), lambda: now)
     with caplog.at_level(logging.INFO, "busway.test"):

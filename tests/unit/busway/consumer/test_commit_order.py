@@ -47,12 +47,14 @@ class Slow:
 
     async def ask(self, message: OffsetCommitRequest, *, at_most: int) -> Any:
         """Waits for its answer."""
-        told = {part.partition_index: part.committed_offset for topic in message.topics for part in topic.partitions}
-        self.asked.append(told)
+        requested = {
+            part.partition_index: part.committed_offset for topic in message.topics for part in topic.partitions
+        }
+        self.asked.append(requested)
         self.answers.append(asyncio.get_running_loop().create_future())
         self.more.set()
         code = await self.answers[-1]
-        parts = [OffsetCommitResponsePartition(partition_index=number, error_code=code) for number in told]
+        parts = [OffsetCommitResponsePartition(partition_index=number, error_code=code) for number in requested]
         return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=parts)])
 
     async def until_asked(self, count: int) -> None:
@@ -129,7 +131,7 @@ async def test_who_was_taken_over_fails_with_who_took_over() -> None:
 
 
 async def test_who_was_taken_over_by_one_that_is_given_up_says_so() -> None:
-    """Nobody knows where the group stands then."""
+    """It is unknown then where the group stands."""
     offsets, slow = member()
     blocking = begin(offsets, [SECOND], 1)
     await slow.until_asked(1)

@@ -58,7 +58,7 @@ class Reader:
 
     def committing(self, partitions: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
         """As the test has set it."""
-        return [one for one in self.under_way if partitions is None or one in partitions]
+        return [partition for partition in self.under_way if partitions is None or partition in partitions]
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Keep it for the test."""
@@ -76,11 +76,11 @@ class Reader:
         """As the test has set it."""
         return self.settled
 
-    def poll(self, found: Mapping[TopicPartition, range]) -> None:
+    def poll(self, polled: Mapping[TopicPartition, range]) -> None:
         """Hand records of these offsets out."""
         self.handed.polling()
         self.handed.polled()
-        for partition, offsets in found.items():
+        for partition, offsets in polled.items():
             self.handed.hand_out(partition, offsets.start, OffsetAndMetadata(offsets.stop, "", 7))
 
     def lose(self, partition: TopicPartition) -> None:
@@ -99,7 +99,7 @@ def send(reader: Reader, *partitions: TopicPartition) -> GroupMetadata:
     member = reader.handed.metadata()
     assert member.guard is not None
     member.guard.check(partitions, member)
-    member.guard.settled({one: OffsetAndMetadata(99) for one in partitions})
+    member.guard.settled({partition: OffsetAndMetadata(99) for partition in partitions})
     return member
 
 
@@ -291,7 +291,7 @@ def test_what_was_handed_out_before_a_seek_keeps_no_transaction_from_beginning()
 
 
 def test_who_assigns_itself_goes_back_where_it_has_not_assigned_anew() -> None:
-    """And commits as nobody's member, as Kafka allows."""
+    """And commits without a member id, as Kafka allows."""
     reader = Reader()
     reader.subscribes, reader.generation, reader.name = False, -1, ""
     reader.handed.begin()

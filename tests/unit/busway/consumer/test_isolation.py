@@ -78,8 +78,8 @@ def read(log: Log, start: int, cuts: set[int], *, ahead: bool) -> list[int]:
     def decode() -> None:
         for offset in waiting:
             data = memoryview(log.batches[offset])
-            ((header, one),) = iter_batches(data)
-            if visible(state, header, one, read_committed=True):
+            ((header, batch),) = iter_batches(data)
+            if visible(state, header, batch, read_committed=True):
                 seen.append(offset)
         waiting.clear()
 

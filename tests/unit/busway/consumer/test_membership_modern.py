@@ -32,7 +32,9 @@ def answer(epoch: int, share: Share | None = None) -> ConsumerGroupHeartbeatResp
     assignment = None
     if share is not None:
         assignment = Assignment(
-            topic_partitions=[TopicPartitions(topic_id=one, partitions=[number]) for one, number in sorted(share)]
+            topic_partitions=[
+                TopicPartitions(topic_id=topic_id, partitions=[number]) for topic_id, number in sorted(share)
+            ]
         )
     return ConsumerGroupHeartbeatResponse(
         throttle_time_ms=0, error_code=0, member_epoch=epoch, heartbeat_interval_ms=5000, assignment=assignment

@@ -89,7 +89,7 @@ async def test_a_commit_under_an_epoch_that_has_passed_is_made_under_the_next() 
 
 
 async def test_what_was_given_up_in_between_is_not_committed() -> None:
-    """It is somebody else's by then; what stayed is committed."""
+    """It is another member's by then; what stayed is committed."""
     offsets, coordinator = offsets_of((MINE,))
     with pytest.raises(CommitFailed, match="t-1 were not committed"):
         await offsets.commit({MINE: OffsetAndMetadata(1), OTHER: OffsetAndMetadata(1)})
@@ -104,7 +104,7 @@ async def test_offsets_are_asked_for_again_under_the_next_epoch() -> None:
 
 
 async def test_a_member_that_is_out_of_its_group_commits_nothing() -> None:
-    """As nobody's member it would be believed, and undo what others commit; who assigns itself commits so."""
+    """Without a member id it would be believed, and undo what others commit; who assigns itself commits so."""
     offsets, coordinator = offsets_of((), generation=-1)
     with pytest.raises(CommitFailed, match=r"not a member of it at this moment.*t-0 were not committed"):
         await offsets.commit({MINE: OffsetAndMetadata(1)})

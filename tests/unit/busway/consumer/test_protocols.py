@@ -38,10 +38,10 @@ class Broker:
 async def member(broker: Broker, **options: Any) -> object:
     """Of the group g."""
 
-    async def told(*_: object) -> None: ...
+    async def callback(*_: object) -> None: ...
 
     cluster = cast("ClusterClient", broker)
-    listener = Listener(on_revoked=told, on_assigned=told, on_lost=told)
+    listener = Listener(on_revoked=callback, on_assigned=callback, on_lost=callback)
     return await group_member(
         cluster, ConsumerOptions(group_id="g", **options), connect=lambda: cluster, listener=listener
     )

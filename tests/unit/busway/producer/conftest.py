@@ -43,7 +43,7 @@ class ScriptedCluster:
 
     def kinds(self) -> list[str]:
         """The names of the requests that have come."""
-        return [type(one.message).__name__.removesuffix("Request") for one in self.asked]
+        return [type(request.message).__name__.removesuffix("Request") for request in self.asked]
 
     def backoff(self) -> Backoff:
         """Waits, in no time."""

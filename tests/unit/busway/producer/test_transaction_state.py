@@ -39,7 +39,7 @@ def test_what_users_can_do_wrong_is_told_in_words() -> None:
     for state, event in itertools.product(set(State) - {State.OVER}, (Event.BEGIN, Event.COMMIT, Event.ABORT)):
         if event in TABLE[state] or (state is State.NEW and event is not Event.BEGIN):
             continue
-        if (state, event) == (State.BROKEN, Event.COMMIT):  # told by what broke it
+        if (state, event) == (State.BROKEN, Event.COMMIT):  # reported by what broke it
             continue
         with pytest.raises(InvalidTransactionState) as caught:
             after(state, event)

@@ -1,4 +1,4 @@
-"""A producer's transactions against a coordinator that answers as it is told: the order of requests, and what each refusal means."""
+"""A producer's transactions against a coordinator that answers as it is scripted: the order of requests, and what each refusal means."""
 
 import asyncio
 import dataclasses
@@ -95,7 +95,7 @@ async def started(level: int = 2, **options: Any) -> tuple[Transactions, Scripte
 
 
 async def test_with_implicit_adds_only_the_end_is_asked_for_and_brings_the_next_epoch() -> None:
-    """In the newest version; the record itself has told the coordinator of the transaction."""
+    """In the newest version; the record itself adds it to the transaction."""
     transactions, cluster, _ = await started()
     await transactions.begin()
     assert not transactions.lacks(PARTITION)
@@ -125,7 +125,7 @@ async def test_before_that_partitions_and_groups_are_added_once_a_transaction() 
         await transactions.end(commit=True)
     kinds = ["AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "TxnOffsetCommit", "EndTxn"]
     assert cluster.kinds() == ["InitProducerId", *kinds, *kinds]
-    assert [one.at_most for one in cluster.asked[1:6]] == [3, None, 4, 4, 4]
+    assert [request.at_most for request in cluster.asked[1:6]] == [3, None, 4, 4, 4]
     assert transactions.identity == (7, 0)
 
 
@@ -188,7 +188,7 @@ async def test_a_commit_that_is_refused_can_be_aborted(code: ErrorCode) -> None:
         await transactions.end(commit=True)
     cluster.answer(EndTxnRequest, EndTxnResponse(error_code=0, producer_id=7, producer_epoch=2))
     await transactions.end(commit=False)
-    assert [one.message.committed for one in cluster.asked[1:]] == [True, False]
+    assert [request.message.committed for request in cluster.asked[1:]] == [True, False]
     await transactions.begin()
     assert transactions.identity == (7, 2)
 
@@ -313,7 +313,7 @@ async def test_a_mistake_with_commits_leaves_the_transaction_open(problem: Excep
 
 
 class Input:
-    """What a transaction reads; keeps what it is told."""
+    """What a transaction reads; keeps its calls."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -418,7 +418,7 @@ async def test_a_commit_that_is_not_answered_in_time_is_in_doubt() -> None:
     cluster.answers[EndTxnRequest].clear()
     cluster.answer(EndTxnRequest, EndTxnResponse(error_code=0, producer_id=7, producer_epoch=1))
     await transactions.end(commit=True)
-    assert all(one.message.committed for one in cluster.asked[1:])
+    assert all(request.message.committed for request in cluster.asked[1:])
 
 
 async def test_who_waited_does_not_send_in_another_transaction() -> None:

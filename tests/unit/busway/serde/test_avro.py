@@ -122,12 +122,12 @@ CODEC.add_writer(OTHER, json.dumps({**json.loads(CODEC.schema_text), "doc": "ano
 @settings(max_examples=100)
 @given(everything)
 def test_what_a_class_holds_comes_back_as_it_was(value: Everything) -> None:
-    """Every field, with its class: unions of records, enums, lists and maps included, whoever wrote it."""
+    """Every field, with its class: unions of records, enums, lists and maps included, by any writer."""
     body = CODEC.encode(value)
-    found = CODEC.decode(body, OWN)
-    assert found == value
+    decoded = CODEC.decode(body, OWN)
+    assert decoded == value
     for name in ("text", "number", "day", "pay"):
-        assert type(getattr(found, name)) is type(getattr(value, name))
+        assert type(getattr(decoded, name)) is type(getattr(value, name))
     other = CODEC.decode(body, OTHER)
     if value.text in {"red", "small"} or value.text is Size.RED:
         # Another schema does not say which branch a symbol came from; the first enum that has it gets it.
@@ -147,10 +147,10 @@ def test_a_damaged_body_is_undecodable_and_nothing_else(value: Everything, data:
     body = bytearray(CODEC.encode(value))
     place = data.draw(st.integers(0, len(body) - 1))
     body[place] = data.draw(st.integers(0, 255))
-    for one in (bytes(body), bytes(body[:place]), data.draw(st.binary(max_size=64))):
+    for damaged in (bytes(body), bytes(body[:place]), data.draw(st.binary(max_size=64))):
         for writer in (OWN, OTHER):
             with contextlib.suppress(Undecodable):
-                CODEC.decode(one, writer)
+                CODEC.decode(damaged, writer)
 
 
 def test_a_body_that_nests_without_end_is_undecodable() -> None:
@@ -318,10 +318,14 @@ def test_a_value_of_a_derived_class_takes_the_branch_of_its_base(kind: Any, valu
 def record(name: str, *fields: Any) -> Any:
     """A dataclass made of (name, type) or (name, type, default)."""
     parts = [
-        (one[0], one[1])
-        if len(one) == 2
-        else (one[0], one[1], dataclasses.field(default_factory=one[2]) if callable(one[2]) else one[2])
-        for one in fields
+        (declared[0], declared[1])
+        if len(declared) == 2
+        else (
+            declared[0],
+            declared[1],
+            dataclasses.field(default_factory=declared[2]) if callable(declared[2]) else declared[2],
+        )
+        for declared in fields
     ]
     return dataclasses.make_dataclass(name, parts)
 
@@ -368,19 +372,19 @@ EVOLUTION: list[tuple[str, Any, Any, Any, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "kind", "value", "field", "wanted"), EVOLUTION, ids=[one[0] for one in EVOLUTION])
+@pytest.mark.parametrize(("name", "kind", "value", "field", "wanted"), EVOLUTION, ids=[case[0] for case in EVOLUTION])
 def test_an_older_version_is_read(name: str, kind: Any, value: Any, field: Any, wanted: Any) -> None:
     """What an earlier class wrote becomes a value of the present one, with the classes that it names."""
     old = record("Event", ("id", int), ("f", kind))
     new = record("Event", ("id", int), *([field] if field else []))
     writer, reader = AvroCodec(old), AvroCodec(new)
     reader.add_writer(OTHER, writer.schema_text)
-    found: Any = reader.decode(writer.encode(old(9, value)), OTHER)
-    assert type(found) is new
-    assert found.id == 9
+    decoded: Any = reader.decode(writer.encode(old(9, value)), OTHER)
+    assert type(decoded) is new
+    assert decoded.id == 9
     if field:
-        assert getattr(found, field[0]) == wanted
-        assert type(getattr(found, field[0])) is type(wanted)
+        assert getattr(decoded, field[0]) == wanted
+        assert type(getattr(decoded, field[0])) is type(wanted)
 
 
 BROKEN: list[tuple[str, Any, Any, Any]] = [
@@ -392,7 +396,7 @@ BROKEN: list[tuple[str, Any, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "kind", "value", "field"), BROKEN, ids=[one[0] for one in BROKEN])
+@pytest.mark.parametrize(("name", "kind", "value", "field"), BROKEN, ids=[case[0] for case in BROKEN])
 def test_a_version_that_does_not_go_together_is_undecodable(name: str, kind: Any, value: Any, field: Any) -> None:
     """Such a record is for the dead letters, not for a guess."""
     old, new = record("Event", ("f", kind)), record("Event", field)
@@ -437,12 +441,12 @@ def test_a_writer_without_the_logical_type_is_read_as_the_readers_type(
     codec.add_writer(OTHER, json.dumps(schema))
     body = io.BytesIO()
     fastavro.schemaless_writer(body, fastavro.parse_schema(schema), {"f": plain})
-    found = codec.decode(body.getvalue(), OTHER).f
-    assert (found, type(found)) == (wanted, type(wanted))
+    decoded = codec.decode(body.getvalue(), OTHER).f
+    assert (decoded, type(decoded)) == (wanted, type(wanted))
 
 
 def test_a_plain_number_that_may_be_a_day_or_a_moment_is_refused() -> None:
-    """What it is cannot be told without the logical type."""
+    """What it is is unknown without the logical type."""
     made = holding(dt.date | dt.datetime | None)
     codec: AvroCodec[Any] = AvroCodec(made)
     codec.add_writer(OTHER, '{"type":"record","name":"Holder","fields":[{"name":"f","type":["null","long"]}]}')

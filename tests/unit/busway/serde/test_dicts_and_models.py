@@ -55,7 +55,7 @@ class Trip(TypedDict):
 @dataclasses.dataclass
 class Holder:
     places: list[Place]
-    one: Place | str
+    single: Place | str
 
 
 def test_the_schema_of_a_typed_dict() -> None:
@@ -74,9 +74,9 @@ def test_the_schema_of_a_typed_dict() -> None:
 
 def test_the_schema_of_a_model() -> None:
     """Its defaults are the schema's, as far as they are always the same."""
-    found: Any = infer(Ride)
-    assert found["doc"] == "A ride."
-    fields = {field["name"]: field for field in found["fields"]}
+    schema: Any = infer(Ride)
+    assert schema["doc"] == "A ride."
+    fields = {field["name"]: field for field in schema["fields"]}
     assert "default" not in fields["id"]
     assert fields["stars"] == {"name": "stars", "type": "long", "default": 3}
     assert fields["at"]["default"] is None
@@ -115,11 +115,11 @@ def test_there_and_back(kind: Any, value: Any) -> None:
 def _without_nulls(value: Any) -> Any:
     """Whether a key is None or missing is one in Avro, where None is allowed."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: _without_nulls(getattr(value, name)) for name in ("places", "one")}
+        return {name: _without_nulls(getattr(value, name)) for name in ("places", "single")}
     if isinstance(value, list):
-        return [_without_nulls(one) for one in value]
+        return [_without_nulls(item) for item in value]
     if isinstance(value, dict):
-        return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
     return value
 
 
@@ -128,8 +128,8 @@ def test_an_older_writer() -> None:
     old: AvroCodec[Any] = AvroCodec(dataclasses.make_dataclass("Ride", [("id", str), ("more", int, 1)]))
     new: AvroCodec[Any] = AvroCodec(Ride)
     new.add_writer(OTHER, old.schema_text)
-    found = new.decode(old.encode(old.kind("r0")), OTHER)
-    assert found == Ride(id="r0")
+    decoded = new.decode(old.encode(old.kind("r0")), OTHER)
+    assert decoded == Ride(id="r0")
 
 
 def test_values_that_do_not_fit() -> None:
@@ -153,7 +153,7 @@ def test_values_that_do_not_fit() -> None:
 def test_two_kinds_of_dict_cannot_be_told_apart() -> None:
     """So no union holds both."""
     with pytest.raises(CannotInfer, match=r"are all dicts.*use a dataclass for each"):
-        infer(dataclasses.make_dataclass("Both", [("one", Place | dict[str, int])]))
+        infer(dataclasses.make_dataclass("Both", [("single", Place | dict[str, int])]))
 
 
 def test_pydantic_is_not_imported() -> None:

@@ -152,12 +152,12 @@ def test_every_row_is_a_schema(kind: Any, schema: Any) -> None:
 
 def field_of(kind: Any, default: Any = dataclasses.MISSING, factory: Any = dataclasses.MISSING) -> Any:
     """The schema of a record's one field."""
-    one: Any = dataclasses.field(default=default, default_factory=factory)
-    made = dataclasses.make_dataclass("Made", [("f", kind, one)])
+    default_field: Any = dataclasses.field(default=default, default_factory=factory)
+    made = dataclasses.make_dataclass("Made", [("f", kind, default_field)])
     schema: Any = infer(made)
     parse(json.dumps(schema))
     fastavro.parse_schema(json.loads(json.dumps(schema)))
-    return {name: found for name, found in schema["fields"][0].items() if name != "name"}
+    return {name: attribute for name, attribute in schema["fields"][0].items() if name != "name"}
 
 
 @dataclasses.dataclass
@@ -235,7 +235,9 @@ DEFAULTS: list[tuple[Any, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "default", "schema"), DEFAULTS, ids=[f"{kind}={one}" for kind, one, _ in DEFAULTS])
+@pytest.mark.parametrize(
+    ("kind", "default", "schema"), DEFAULTS, ids=[f"{kind}={default}" for kind, default, _ in DEFAULTS]
+)
 def test_a_default_belongs_to_the_first_branch(kind: Any, default: Any, schema: Any) -> None:
     """Whatever the order of the union in Python, the parsers take the default."""
     given = {"factory": default} if isinstance(default, type) else {"default": default}

@@ -44,18 +44,20 @@ def drained(acquired: Acquired, limit: int = 1000) -> tuple[list[Record], list[R
     st.sets(st.integers(0, 11)),
     st.integers(1, 5),
 )
-def test_each_acquired_offset_is_handed_out_or_told_as_a_gap(log: list[str], mine: set[int], limit: int) -> None:
+def test_each_acquired_offset_is_handed_out_or_told_as_a_gap(
+    log: list[str], acquired_offsets: set[int], limit: int
+) -> None:
     """Whatever the log holds at it, and never one that others have."""
-    mine = {offset for offset in mine if offset < len(log)}
+    acquired_offsets = {offset for offset in acquired_offsets if offset < len(log)}
     data = b"".join(batch(at, control=what == "marker") for at, what in enumerate(log) if what != "hole")
-    acquired = Acquired(JOBS, memoryview(data), ranges(*((at, at, at + 1) for at in sorted(mine))), 0.0)
+    acquired = Acquired(JOBS, memoryview(data), ranges(*((at, at, at + 1) for at in sorted(acquired_offsets))), 0.0)
     records, settled, problems = drained(acquired, limit)
     there = {at for at, what in enumerate(log) if what == "record"}
     assert [(record.offset, record.delivery_count) for record in records] == [
-        (at, at + 1) for at in sorted(mine & there)
+        (at, at + 1) for at in sorted(acquired_offsets & there)
     ]
-    told = [offset for first, last, kind in settled for offset in range(first, last + 1) if kind == GAP]
-    assert sorted(told) == sorted(mine - there)
+    gaps = [offset for first, last, kind in settled for offset in range(first, last + 1) if kind == GAP]
+    assert sorted(gaps) == sorted(acquired_offsets - there)
     assert problems == []
 
 
@@ -78,7 +80,7 @@ def test_offsets_that_are_acquired_twice_are_handed_out_once() -> None:
 
 
 def test_a_damaged_batch_is_rejected_and_the_others_are_handed_out() -> None:
-    """As Java does: nobody else could read it either."""
+    """As Java does: no other reader could read it either."""
     data = bytearray(batch(0, 2) + batch(2, 2) + batch(4))
     data[len(batch(0, 2)) + 70] ^= 1
     records, settled, problems = drained(Acquired(JOBS, memoryview(data), ranges((1, 2, 1), (4, 4, 1)), 0))
@@ -91,7 +93,7 @@ def test_a_damaged_batch_is_rejected_and_the_others_are_handed_out() -> None:
 
 @pytest.mark.parametrize("rest", [b"\0" * 40, batch(2)[:-3]])
 def test_what_cannot_be_cut_into_batches_is_released(rest: bytes) -> None:
-    """Nobody can tell which records those are, and a gap would take them from the group for ever."""
+    """It is unknown which records those are, and a gap would take them from the group for ever."""
     records, settled, problems = drained(Acquired(JOBS, memoryview(batch(0, 2) + rest), ranges((0, 5, 1)), 0))
     assert [record.offset for record in records] == [0, 1]
     assert settled == [(2, 5, RELEASE)]

@@ -1,4 +1,4 @@
-"""What one leader is told, and when: on a connection that a test plays."""
+"""Requests to one leader, and when: on a connection that a test plays."""
 
 import asyncio
 from types import SimpleNamespace
@@ -36,7 +36,7 @@ Said = list[tuple[int, int, int, int]]
 
 
 class Broker:
-    """Takes acknowledgements but those of the offsets in `wrong`, and remembers what it was told.
+    """Takes acknowledgements but those of the offsets in `wrong`, and remembers all requests.
 
     Attributes:
         reachable: connections are made while it is set.
@@ -47,7 +47,7 @@ class Broker:
         self.reachable.set()
         self.asked = asyncio.Event()
         self.wrong: set[tuple[int, int]] = set()
-        self.told: list[Said] = []
+        self.sent: list[Said] = []
         self._version = version
 
     async def connection(self, node: int, purpose: str) -> "Broker":
@@ -68,7 +68,7 @@ class Broker:
             for part in topic.partitions
             for batch in part.acknowledgement_batches
         ]
-        self.told.append(said)
+        self.sent.append(said)
         assert request.is_renew_ack == any(kind == RENEW for *_, kind in said)
         refused = {
             number
@@ -122,9 +122,9 @@ def give(leader: Leader, number: int) -> None:
 
 def hand_out(leader: Leader, count: int) -> None:
     """The consumer takes so many records."""
-    found = leader.take(count, 0.0)
-    assert found is not None
-    assert len(found[1].records) == count
+    taken = leader.take(count, 0.0)
+    assert taken is not None
+    assert len(taken[1].records) == count
 
 
 def fetcher_of(leader: Leader) -> ShareFetcher:
@@ -158,19 +158,19 @@ async def test_what_one_request_refuses_takes_nothing_along() -> None:
     said = {(number, offset): say(leader, number, offset) for number in (0, 1) for offset in range(LOCKED)}
     await tell_all(leader)
     assert {place for place, future in said.items() if future.exception() is not None} == broker.wrong
-    assert broker.told[0] == [(0, 0, 4, ACCEPT), (1, 0, 4, ACCEPT)]
-    assert len(broker.told) < 2 * LOCKED
+    assert broker.sent[0] == [(0, 0, 4, ACCEPT), (1, 0, 4, ACCEPT)]
+    assert len(broker.sent) < 2 * LOCKED
 
 
 async def test_renewals_and_what_is_final_go_out_in_turns() -> None:
-    """Whoever renews again and again holds nothing up, and what is final has no renewal with it."""
+    """A member that renews again and again holds nothing up, and what is final has no renewal with it."""
     broker = Broker()
     leader = leader_of(broker)
     done = [say(leader, 0, 1), say(leader, 1, 1)]
     for _ in range(3):
         say(leader, 0, 0, RENEW)
         await leader.acknowledge()
-    assert broker.told == [
+    assert broker.sent == [
         [(0, 0, 0, RENEW)],
         [(0, 1, 1, ACCEPT), (1, 1, 1, ACCEPT)],
         [(0, 0, 0, RENEW)],
@@ -179,7 +179,7 @@ async def test_renewals_and_what_is_final_go_out_in_turns() -> None:
 
 
 async def test_what_is_said_while_it_is_looked_up_whether_locks_can_be_renewed_is_told() -> None:
-    """A broker that renews none: renewals fail, and all that is final before and meanwhile is told."""
+    """A broker that renews none: renewals fail, and all that is final before and meanwhile is sent."""
     broker = Broker(version=1)
     leader = leader_of(broker)
     renewal, before = say(leader, 0, 0, RENEW), say(leader, 1, 0)
@@ -191,14 +191,14 @@ async def test_what_is_said_while_it_is_looked_up_whether_locks_can_be_renewed_i
     broker.reachable.set()
     await asking
     await tell_all(leader)
-    assert broker.told == [[(1, 0, 1, ACCEPT)]]
+    assert broker.sent == [[(1, 0, 1, ACCEPT)]]
     await asyncio.gather(before, meanwhile)
     with pytest.raises(AcknowledgementFailed, match=r"renews no locks; it takes Apache Kafka 4\.2"):
         await renewal
 
 
 async def test_at_its_end_a_session_tells_all_that_can_be_told() -> None:
-    """What one request refuses is told again in others before the session ends; renewals are not told any more."""
+    """What one request refuses is sent again in others before the session ends; renewals are not sent any more."""
     broker = Broker()
     leader = leader_of(broker)
     broker.wrong = {(0, 0)}
@@ -208,7 +208,7 @@ async def test_at_its_end_a_session_tells_all_that_can_be_told() -> None:
     with pytest.raises(AcknowledgementFailed, match="ends"):
         await renewal
     assert [future.exception() is None for future in said] == [False, True, True]
-    assert broker.told[-1] == []
+    assert broker.sent[-1] == []
     assert not leader.waiting
     assert leader.held(TopicPartition("jobs", 1), 0) is None
 
@@ -252,11 +252,11 @@ async def test_what_waits_to_be_sent_fails_when_its_record_is_delivered_again(ki
     assert isinstance(first.exception(), AcknowledgementFailed)
     assert "it comes again" in str(first.exception())
     assert (second.result(), other.result()) == (None, None)
-    assert sorted(part for told in broker.told for part in told) == [(0, 1, 1, ACCEPT), (1, 1, 1, kind)]
+    assert sorted(part for sent in broker.sent for part in sent) == [(0, 1, 1, ACCEPT), (1, 1, 1, kind)]
 
 
 async def test_what_waits_to_be_sent_fails_when_the_consumer_ends() -> None:
-    """A leader that was put off has not been asked again: whoever waits in commit() is not left waiting."""
+    """A leader that was put off has not been asked again: a caller that waits in commit() is not left waiting."""
     leader = leader_of(Broker())
     leader.retry_at = asyncio.get_running_loop().time() + 3_600
     fetcher = fetcher_of(leader)

@@ -28,7 +28,7 @@ def partitions(topics: list[Any]) -> list[tuple[UUID, int]]:
     return [(topic.topic_id, part.partition_index) for topic in topics for part in topic.partitions]
 
 
-async def told(*offsets: int, kind: int = ACCEPT) -> AcknowledgementSet:
+async def acknowledgements(*offsets: int, kind: int = ACCEPT) -> AcknowledgementSet:
     """Something became of these."""
     loop = asyncio.get_running_loop()
     return AcknowledgementSet(
@@ -43,25 +43,25 @@ def holding(*offsets: int) -> HeldPartition:
     return held
 
 
-def offsets(told: AcknowledgementSet | None) -> list[int]:
+def offsets(acknowledged: AcknowledgementSet | None) -> list[int]:
     """Of which it tells."""
-    return [] if told is None else sorted(told.words)
+    return [] if acknowledged is None else sorted(acknowledged.words)
 
 
 async def test_a_session_names_what_comes_and_what_goes() -> None:
-    """Everything at first, then only changes; what is told names its partition again."""
-    one = session()
-    first = one.fetch([(JOBS, 0), (JOBS, 1)], {}, 5)
+    """Everything at first, then only changes; acknowledgements name their partition again."""
+    share_session = session()
+    first = share_session.fetch([(JOBS, 0), (JOBS, 1)], {}, 5)
     assert first.share_session_epoch == 0
     assert partitions(first.topics) == [(JOBS, 0), (JOBS, 1)]
     assert (first.max_records, first.batch_size) == (5, 5)
-    one.advance_epoch()
-    second = one.fetch([(JOBS, 1), (MAILS, 0)], {(JOBS, 1): await told(7)}, 5)
+    share_session.advance_epoch()
+    second = share_session.fetch([(JOBS, 1), (MAILS, 0)], {(JOBS, 1): await acknowledgements(7)}, 5)
     assert second.share_session_epoch == 1
     assert partitions(second.topics) == [(JOBS, 1), (MAILS, 0)]
     assert [(gone.topic_id, gone.partitions) for gone in second.forgotten_topics_data] == [(JOBS, [0])]
-    one.ended()
-    third = one.fetch([(MAILS, 0)], {}, 5)
+    share_session.ended()
+    third = share_session.fetch([(MAILS, 0)], {}, 5)
     assert third.share_session_epoch == 0
     assert partitions(third.topics) == [(MAILS, 0)]
     assert third.forgotten_topics_data == []
@@ -69,21 +69,21 @@ async def test_a_session_names_what_comes_and_what_goes() -> None:
 
 async def test_epochs_begin_again_behind_the_last_one() -> None:
     """At 1: 0 would open another session."""
-    one = session()
-    one.epoch = 2**31 - 1
-    one.advance_epoch()
-    assert one.epoch == 1
+    share_session = session()
+    share_session.epoch = 2**31 - 1
+    share_session.advance_epoch()
+    assert share_session.epoch == 1
 
 
 async def test_the_last_request_of_a_session_says_so() -> None:
-    """With what is still to be told."""
-    one = session()
-    one.advance_epoch()
-    request = one.acknowledge({(JOBS, 0): await told(3)}, final=True)
+    """With what is still to be sent."""
+    share_session = session()
+    share_session.advance_epoch()
+    request = share_session.acknowledge({(JOBS, 0): await acknowledgements(3)}, final=True)
     assert request.share_session_epoch == -1
     assert partitions(request.topics) == [(JOBS, 0)]
     assert not request.is_renew_ack
-    assert one.acknowledge({(JOBS, 0): await told(3, kind=RENEW)}).is_renew_ack
+    assert share_session.acknowledge({(JOBS, 0): await acknowledgements(3, kind=RENEW)}).is_renew_ack
 
 
 @given(st.dictionaries(st.integers(0, 40), st.sampled_from([ACCEPT, RELEASE, REJECT, RENEW])))
@@ -92,13 +92,10 @@ def test_batches_are_in_order_and_say_of_each_offset_once_what_was_told(kinds: d
     loop = asyncio.new_event_loop()
     try:
         said_of = [*((offset, offset, kind) for offset, kind in kinds.items()), (50, 2**60, GAP)]
-        one = AcknowledgementSet(
-            {
-                first: PendingAcknowledgement(first, last, kind, 10.0, loop.create_future())
-                for first, last, kind in said_of
-            }
+        acknowledged = AcknowledgementSet(
+            {first: Word(first, last, kind, 10.0, loop.create_future()) for first, last, kind in said_of}
         )
-        batches = one.batches()
+        batches = acknowledged.batches()
     finally:
         loop.close()
     assert (batches[-1].first_offset, batches[-1].last_offset, batches[-1].acknowledge_types) == (50, 2**60, [GAP])
@@ -128,7 +125,7 @@ async def test_held_records_are_forgotten_when_their_lock_has_ended() -> None:
 
 
 async def test_the_last_word_on_an_offset_counts() -> None:
-    """A record that is renewed and then done before either was sent is done, for whoever waits for either."""
+    """A record that is renewed and then done before either was sent is done, for all that wait for either."""
     held = holding(1)
     renewal = held.acknowledge(1, RENEW)
     final = held.acknowledge(1, REJECT)
@@ -161,7 +158,7 @@ async def test_what_is_locked_no_more_is_left_out() -> None:
 
 @given(st.sets(st.integers(0, 60), min_size=1), st.sets(st.integers(0, 60)), st.sampled_from([ACCEPT, RENEW]))
 def test_only_what_is_wrong_is_refused(all_of_them: set[int], wrong: set[int], kind: int) -> None:
-    """Whatever is wrong among what is told, all else is taken, in fewer requests than two for each."""
+    """Whatever is wrong among the acknowledgements, all else is taken, in fewer requests than two for each."""
 
     async def tell() -> None:
         held = holding(*all_of_them)

@@ -1,4 +1,4 @@
-"""The pure parts: what is put off and for how long, headers as text, outages told from mistakes, imports that stay small."""
+"""The pure parts: what is put off and for how long, headers as text, outages distinguished from mistakes, imports that stay small."""
 
 import sqlite3
 import subprocess

@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from busway.testing.simulation.faults import FAULTS_MAX, OF_BROKER, Kind, Seed, draw
 
 
-@given(some.integers(), some.integers(1, 5))
+@given(st.integers(), st.integers(1, 5))
 def test_faults_are_the_seeds(seed: int, instances: int) -> None:
     """The same for the same seed, in their order, each of an instance that there is."""
     faults = draw(Random(seed), instances)
@@ -23,7 +23,7 @@ def test_faults_are_the_seeds(seed: int, instances: int) -> None:
         assert (fault.step > 0) == (fault.kind is Kind.KILL_AT)
 
 
-@given(some.integers(), some.none() | some.lists(some.integers(0, 9), unique=True).map(tuple))
+@given(st.integers(), st.none() | st.lists(st.integers(0, 9), unique=True).map(tuple))
 def test_a_seed_is_what_is_typed(number: int, faults: tuple[int, ...] | None) -> None:
     """Its text and its parse are each other's inverse."""
     seed = Seed(number, faults)

@@ -73,7 +73,7 @@ def test_a_feature_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     needs = {1: {TRANSACTION_VERSION: 2}}
     rows = (*FEATURES, Feature(name="streams.version", highest=1, begins=0, needs=needs))
     monkeypatch.setattr(served, "FEATURES", rows)
-    monkeypatch.setattr(features, "SUPPORTED", {one.name: (one.lowest, one.highest) for one in rows})
+    monkeypatch.setattr(features, "SUPPORTED", {feature.name: (feature.lowest, feature.highest) for feature in rows})
     made = cluster(transaction_version=1)
     made.run(registration({**SUPPORTED, "streams.version": (0, 1)}))
     assert "streams.version" not in levels_of_new_clusters()
@@ -117,21 +117,23 @@ def test_what_is_off_is_in_no_snapshot_and_what_is_the_same_writes_nothing() -> 
     made = cluster()
     made.run(update(TRANSACTION_VERSION, 0, UpgradeType.SAFE_DOWNGRADE))
     assert TRANSACTION_VERSION not in made.image.features
-    assert TRANSACTION_VERSION not in {getattr(one, "name", "") for one in records_of(made.image)}
+    assert TRANSACTION_VERSION not in {getattr(record, "name", "") for record in records_of(made.image)}
     before = made.image
     made.run(update(TRANSACTION_VERSION, 0, UpgradeType.UNSAFE_DOWNGRADE))
     assert made.image.features == before.features
 
 
 @pytest.mark.parametrize(
-    ("kind", "resource", "name", "told"),
+    ("kind", "resource", "name", "message"),
     [
         (GROUP_RESOURCE, "jobs", "errors.deadletterqueue.topic.name", "group jobs has "),
         (TOPIC_RESOURCE, "dlq.jobs", "errors.deadletterqueue.group.enable", "topic dlq.jobs has "),
     ],
 )
-def test_dead_letters_are_not_turned_off_beside_their_settings(kind: int, resource: str, name: str, told: str) -> None:
-    """Whether safe or not, they are to be deleted first; what has other settings is in nobody's way."""
+def test_dead_letters_are_not_turned_off_beside_their_settings(
+    kind: int, resource: str, name: str, message: str
+) -> None:
+    """Whether safe or not, they have to be deleted first; what has other settings does not matter."""
     made = cluster(share_version=2)
     for key, value in ((name, "true"), ("retention.ms", "1")):
         delta = Delta(made.image)
@@ -139,7 +141,7 @@ def test_dead_letters_are_not_turned_off_beside_their_settings(kind: int, resour
         made.image = delta.image()
     for way in (UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE):
         for level in (1, 0):
-            with pytest.raises(KafkaError, match=f"{told}{name}, which needs level 2; delete it first") as refused:
+            with pytest.raises(KafkaError, match=f"{message}{name}, which needs level 2; delete it first") as refused:
                 made.run(update(SHARE_VERSION, level, way))
             assert refused.value.code is ErrorCode.INVALID_UPDATE_VERSION
     made.run(update(SHARE_VERSION, 2))
@@ -166,7 +168,7 @@ def test_whatever_is_asked_levels_are_served_ones(requests) -> None:
     made = cluster()
     for updates, validate_only in requests:
         before = made.image.features
-        wanted = {one.name: one.level for one in updates}
+        wanted = {update.name: update.level for update in updates}
         try:
             made.run(UpdateFeatures(updates=tuple(updates), validate_only=validate_only))
         except KafkaError as problem:

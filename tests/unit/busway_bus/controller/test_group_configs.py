@@ -88,7 +88,7 @@ def test_settings_of_streams_groups_are_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("properties", "told"),
+    ("properties", "message"),
     [
         ({"group.consumer.session.timeout.ms": "10000"}, "must be greater than or equal to group.consumer.min.session.timeout.ms"),
         ({"group.consumer.heartbeat.interval.ms": "20000"}, "must be less than or equal to group.consumer.max.heartbeat.interval.ms"),
@@ -101,7 +101,7 @@ def test_settings_of_streams_groups_are_refused_by_name() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_broker_that_contradicts_itself_does_not_start(properties: dict[str, str], told: str) -> None:
+def test_a_broker_that_contradicts_itself_does_not_start(properties: dict[str, str], message: str) -> None:
     """Kafka's checks, in its words."""
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         BrokerConfig.from_properties(properties)

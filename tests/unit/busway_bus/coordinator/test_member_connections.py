@@ -76,7 +76,7 @@ class World:
         self.connections = MemberConnections(
             grace_ms,
             lambda: self.clock.now,
-            lambda *told: self.fenced.append(told),
+            lambda *fencing: self.fenced.append(fencing),
             lambda key: key not in self.left,
             self.clock.call_later,
         )

@@ -14,7 +14,7 @@ PRODUCER = TransactionalProducer(transactional_id="t", producer_id=7, epoch=2)
 
 
 class Coordinator:
-    """Answers when it is told to, with what it is told."""
+    """Answers on request, with a given answer."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[object, ...]] = []
@@ -58,7 +58,7 @@ async def test_what_belongs_to_the_transaction_may_be_written(add: bool) -> None
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "refusal_code"),
     [
         (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
         (ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
@@ -66,14 +66,14 @@ async def test_what_belongs_to_the_transaction_may_be_written(add: bool) -> None
         (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
     ],
 )
-async def test_what_does_not_is_refused(code: ErrorCode, told: ErrorCode) -> None:
+async def test_what_does_not_is_refused(code: ErrorCode, refusal_code: ErrorCode) -> None:
     """In words that producers know."""
     coordinator = Coordinator()
     task = await begun(OffsetCommitVerifications(), coordinator)
     coordinator.answers[0].set_result(code)
     with pytest.raises(KafkaError) as refusal:
         await task
-    assert refusal.value.code is told
+    assert refusal.value.code is refusal_code
 
 
 async def test_a_transaction_that_ends_meanwhile_is_not_written_to() -> None:
@@ -132,7 +132,7 @@ async def test_it_is_not_asked_for_ever() -> None:
 
 
 async def test_what_is_acted_upon_for_longer_ends_with_the_transaction() -> None:
-    """Whoever writes in several turns can tell, until they are done, whether it is the same transaction still."""
+    """A writer that takes several turns can tell, until they are done, whether it is the same transaction still."""
     verifications = OffsetCommitVerifications()
     with verifications.following(7) as first, verifications.following(7) as second:
         verifications.ended(8)
@@ -147,7 +147,7 @@ async def test_what_is_acted_upon_for_longer_ends_with_the_transaction() -> None
 
 
 async def test_nothing_is_left_of_a_question() -> None:
-    """Whether it was answered, or whoever asked is gone."""
+    """Whether it was answered, or its client is gone."""
     coordinator, verifications = Coordinator(), OffsetCommitVerifications()
     for end in ("answer", "cancel", "fail"):
         task = await begun(verifications, coordinator)

@@ -1,4 +1,4 @@
-"""What counts of a log that transactions write to, and in which order a shard is told of it."""
+"""What counts of a log that transactions write to, and in which order a shard applies it."""
 
 from collections.abc import Generator, Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the tests of groups share: one group on a clock that only moves when told."""
+"""What the tests of groups share: one group on a clock that only moves when asked."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

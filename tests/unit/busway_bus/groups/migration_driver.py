@@ -1,4 +1,4 @@
-"""A shard with one group whose members use both protocols, on a clock that only moves when told.
+"""A shard with one group whose members use both protocols, on a clock that only moves when asked.
 
 Here: what the tests of groups that change their protocol share.
 """
@@ -29,11 +29,11 @@ T = UUID(int=7)
 
 def cluster() -> ClusterImage:
     """One topic of four partitions."""
-    image, one = (
+    image, partition = (
         ClusterImage(),
         PartitionImage(leader=0, leader_epoch=0, partition_epoch=0, replicas=(0,), isr=(0,)),
     )
-    made = TopicImage(name="t", topic_id=T, partitions=(one,) * 4)
+    made = TopicImage(name="t", topic_id=T, partitions=(partition,) * 4)
     return replace(image, topics=image.topics.updated({"t": made}), names=image.names.updated({T: "t"}))
 
 
@@ -152,7 +152,7 @@ class Driver:
         self.now = end
 
     def settled(self) -> Any:
-        """One classic member that has all partitions; what it was told when it joined."""
+        """One classic member that has all partitions; the response to its join."""
         joined = self.join("a")
         everything = encode_assignment([("t", number) for number in range(4)])
         self.sync("a's sync", joined, **{joined.member_id.replace("-", "_"): everything})

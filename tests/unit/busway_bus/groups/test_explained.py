@@ -58,23 +58,23 @@ class Group:
             self.shard.sync, Sync(member_id=leader, instance_id=None, generation=generation, assignments=made), object()
         )
 
-    def told(self):
-        """All that is known."""
+    def explanation(self):
+        """Decode the explanation of the group, None if there is none."""
         return json.loads(self.shard.explanation("g") or "null")
 
 
 def test_members_say_why_and_partitions_are_followed() -> None:
     """One joins, a second, the first joins again for it, and leaves; each with its reason."""
     group = Group()
-    assert group.told() is None
+    assert group.explanation() is None
     group.join(join("a", reason="first of all"))
-    assert [(one["epoch"], one["reasons"][0]["reason"]) for one in group.told()] == [(-1, "first of all")]
+    assert [(entry["epoch"], entry["reasons"][0]["reason"]) for entry in group.explanation()] == [(-1, "first of all")]
     group.share("a-1", 1, a=[("t", 0), ("t", 1)])
-    (first,) = group.told()
+    (first,) = group.explanation()
     assert first["reasons"] == [
         {"what": "joined", "member": "a-1", "client": "a", "host": "/h", "reason": "first of all"}
     ]
-    assert [(one["partition"], one["from"], one["to"]) for one in first["moves"]] == [
+    assert [(move["partition"], move["from"], move["to"]) for move in first["moves"]] == [
         (0, None, "a-1"),
         (1, None, "a-1"),
     ]
@@ -82,21 +82,23 @@ def test_members_say_why_and_partitions_are_followed() -> None:
     group.join(join("b"))
     group.join(join("a", "a-1", "others have come"))
     group.share("a-1", 2, a=[("t", 0)], b=[("t", 1)])
-    second = group.told()[-1]
-    assert [(one["what"], one["member"]) for one in second["reasons"]] == [("joined", "b-1")]
+    second = group.explanation()[-1]
+    assert [(reason["what"], reason["member"]) for reason in second["reasons"]] == [("joined", "b-1")]
     assert second["moves"] == [{"topic": "t", "partition": 1, "from": "a-1", "to": "b-1"}]
     group.run(group.shard.leave, [("a-1", None)], reasons=["shutting down"])
     group.join(join("b", "b-1"))
     group.share("b-1", 3, b=[("t", 0), ("t", 1)])
-    third = group.told()[-1]
-    assert [(one["what"], one["member"], one["reason"]) for one in third["reasons"]] == [
+    third = group.explanation()[-1]
+    assert [(reason["what"], reason["member"], reason["reason"]) for reason in third["reasons"]] == [
         ("left", "a-1", "shutting down")
     ]
     assert third["moves"] == [{"topic": "t", "partition": 0, "from": "a-1", "to": "b-1"}]
     group.join(join("b", "b-1", "the topics have changed"))
     group.share("b-1", 4, b=[("t", 0), ("t", 1)])
-    fourth = group.told()[-1]
-    assert [(one["what"], one["reason"]) for one in fourth["reasons"]] == [("joined again", "the topics have changed")]
+    fourth = group.explanation()[-1]
+    assert [(reason["what"], reason["reason"]) for reason in fourth["reasons"]] == [
+        ("joined again", "the topics have changed")
+    ]
     assert fourth["moves"] == []
 
 
@@ -108,8 +110,8 @@ def test_who_is_silent_and_who_is_late_are_told_apart() -> None:
     group.now += 10_000
     for record in group.shard.tick(group.now).records:
         group.shard.apply(record, group.now)
-    (_, silent) = group.told()
-    assert [(one["what"], one["reason"]) for one in silent["reasons"]] == [
+    (_, silent) = group.explanation()
+    assert [(reason["what"], reason["reason"]) for reason in silent["reasons"]] == [
         ("timed out", "no heartbeat within its session of 10000 ms")
     ]
     assert silent["moves"] == [{"topic": "t", "partition": 0, "from": "a-1", "to": None}]
@@ -119,7 +121,7 @@ def test_who_is_silent_and_who_is_late_are_told_apart() -> None:
         group.shard.heartbeat("g", "b-1", None, 3, group.now)
         for record in group.shard.tick(group.now).records:
             group.shard.apply(record, group.now)
-    assert [one["what"] for one in group.told()[-1]["reasons"]] == ["joined", "was late"]
+    assert [reason["what"] for reason in group.explanation()[-1]["reasons"]] == ["joined", "was late"]
 
 
 def test_what_the_log_says_of_earlier_times_is_not_told() -> None:
@@ -131,13 +133,13 @@ def test_what_the_log_says_of_earlier_times_is_not_told() -> None:
     for record in group.written:
         after.shard.apply(record, 0)
     after.shard.live = True
-    assert after.told() == []
+    assert after.explanation() == []
 
 
 def test_whoever_asks_for_an_id_is_no_static_member_that_came_back() -> None:
     """Not even beside one whose instance id has no letter."""
     group = Group()
     group.join(replace(join("a"), instance_id=""))
-    before = group.told()
+    before = group.explanation()
     group.join(replace(join("b"), needs_known_id=True))
-    assert group.told() == before
+    assert group.explanation() == before

@@ -184,10 +184,10 @@ class Groups(RuleBasedStateMachine):
             self.deliver(ticket, answer)
 
     def ticket(self, client: Client, group: ClassicGroup, generation: int = -1) -> Ticket:
-        found = Ticket(client=client, group=group, generation=generation, since=self.now)
+        new_ticket = Ticket(client=client, group=group, generation=generation, since=self.now)
         client.waiting = True
-        self.open.append(found)
-        return found
+        self.open.append(new_ticket)
+        return new_ticket
 
     def replay(self, shard: GroupShard, entry: Entry) -> None:
         """Take in what is stored, one entry after the other."""
@@ -232,7 +232,7 @@ class Groups(RuleBasedStateMachine):
             client.member_id = answer.member_id
         elif answer.error is ErrorCode.NONE:
             if answer.generation != client.generation:
-                # Who is told again of a generation that has its assignments is not expected to sync.
+                # A member that learns again of a generation that has its assignments is not expected to sync.
                 client.unsynced_since = self.now if ticket.group.state is State.COMPLETING else None
             client.member_id, client.generation = answer.member_id, answer.generation
             client.leader = bool(answer.members) and not answer.skip_assignment
@@ -329,17 +329,17 @@ class Groups(RuleBasedStateMachine):
 
     @rule(
         group_id=st.sampled_from(GROUPS),
-        some=st.lists(st.sampled_from(CLIENTS), min_size=1, unique=True),
+        names=st.lists(st.sampled_from(CLIENTS), min_size=1, unique=True),
         silent=st.sampled_from([None, *CLIENTS]),
     )
-    def rebalance(self, group_id: str, some: list[str], silent: str | None) -> None:
+    def rebalance(self, group_id: str, names: list[str], silent: str | None) -> None:
         """Members join, and all but one sync: the way to the states where the rest is worth doing."""
         for _ in range(2):
-            for name in some:
+            for name in names:
                 self.join(name, group_id, (RANGE, STICKY), True, REBALANCE_MS)
             self.flush()
         self.wait(3_000)
-        for name in some:
+        for name in names:
             if name != silent:
                 self.sync(name, group_id)
 
@@ -486,7 +486,7 @@ class Groups(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([SESSION_MS, REBALANCE_MS, REBALANCE_MS + 2_000]))
     def wait_with_beats(self, ms: int) -> None:
-        """Time passes and nobody is silent: only what a group itself waits for can end."""
+        """Time passes and no member is silent: only what a group itself waits for can end."""
         for _ in range(ms // 2_000):
             for (group_id, _), client in self.clients.items():
                 group = self.shard.groups.get(group_id)
@@ -590,7 +590,7 @@ class Groups(RuleBasedStateMachine):
 
     @invariant()
     def a_stable_generation_gives_each_member_its_own(self) -> None:
-        """The assignment of each member was made for it, in this generation; nobody else has one."""
+        """The assignment of each member was made for it, in this generation; no other member has one."""
         for group in self.shard.groups.values():
             if group.state is State.STABLE:
                 assert group.roster.leader in group.members

@@ -52,6 +52,6 @@ def test_the_log_is_bounded_and_counts_what_it_holds(steps) -> None:
         for other in "abcdef":
             kept = json.loads(history.text(other))
             assert len(kept) <= EXPLAINED_REBALANCES_MAX
-            assert [one["number"] for one in kept] == sorted(one["number"] for one in kept)
+            assert [entry["number"] for entry in kept] == sorted(entry["number"] for entry in kept)
     assert history.used == sum(history._held.values())
     assert not {group for group in "abcdef" if history.knows(group)} ^ set(history._held)

@@ -52,14 +52,14 @@ def test_all_groups_share_one_bound() -> None:
 
 def test_a_host_leaves_as_much_to_others_as_it_has() -> None:
     """However many groups its members are in; whose client asks for a member last has it counted."""
-    told: list[tuple[str, str]] = []
-    memory = GroupMemory(limit=200 * KIB, refused=lambda host, text: told.append((host, text)))
+    refusals: list[tuple[str, str]] = []
+    memory = GroupMemory(limit=200 * KIB, refused=lambda host, text: refusals.append((host, text)))
     groups = [bench(memory) for _ in range(8)]
     large, small = (("range", bytes(20 * KIB)),), (("range", bytes(1 * KIB)),)
     joined = [group.join("a", client_host="/greedy", protocols=large) for group in groups]
-    assert [one.error for one in joined].count(ErrorCode.NONE) == 4
-    assert set(told) == {("/greedy", told[0][1])}
-    assert "host greedy has 0.1 MiB for members of groups" in told[0][1]
+    assert [response.error for response in joined].count(ErrorCode.NONE) == 4
+    assert set(refusals) == {("/greedy", refusals[0][1])}
+    assert "host greedy has 0.1 MiB for members of groups" in refusals[0][1]
     newcomer = groups[7].join("b", client_host="/modest", protocols=large)
     assert newcomer.error is ErrorCode.NONE
     assert groups[0].join("c", joined[0].member_id, client_host="/other", protocols=small).error is ErrorCode.NONE
@@ -85,7 +85,7 @@ def test_what_a_leader_assigns_counts_for_whose_members_get_it() -> None:
 
 
 def test_assignments_that_do_not_fit_are_refused() -> None:
-    """The leader is told; the group waits for it to come with less."""
+    """The leader gets the error; the group waits for it to come with less."""
     memory = GroupMemory(limit=200 * KIB, group_limit=50 * KIB)
     group = bench(memory)
     member = group.join("a").member_id
@@ -129,7 +129,7 @@ def subscribing(topics: Sequence[str]) -> tuple[tuple[str, bytes], ...]:
 
 
 def test_what_a_subscription_names_is_held_and_counted() -> None:
-    """Names that take two bytes on the wire take a hundred in memory, until nobody subscribes to them."""
+    """Names that take two bytes on the wire take a hundred in memory, until no member subscribes to them."""
     memory = GroupMemory()
     group = bench(memory)
     tracemalloc.start()
@@ -160,7 +160,7 @@ def test_what_is_too_much_to_be_read_at_once_may_be_anything(members: int) -> No
 
 
 def test_names_that_do_not_fit_are_not_held() -> None:
-    """The group works; what it reads cannot be told."""
+    """The group works; what it reads is unknown."""
     memory = GroupMemory(limit=1_000 * KIB, group_limit=100 * KIB)
     group = bench(memory)
     member = group.join("a", protocols=subscribing([f"{at:04}" for at in range(1_000)])).member_id

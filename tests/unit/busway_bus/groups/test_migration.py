@@ -74,7 +74,7 @@ def test_the_change_is_one_batch_and_leaves_the_offsets() -> None:
 
 
 def test_a_crash_after_the_way_back_leaves_nobody_without_partitions() -> None:
-    """Who reads the log lets the members join again, as the coordinator does that wrote it: one has gone, and what it had is nobody's."""
+    """Who reads the log lets the members join again, as the coordinator does that wrote it: one has gone, and what it had has no owner."""
     driver = Driver()
     joined = driver.settled()
     driver.consumer_heartbeat("m")
@@ -94,7 +94,7 @@ def test_a_crash_after_the_way_back_leaves_nobody_without_partitions() -> None:
 
 
 def test_a_group_that_has_had_no_generation_yet() -> None:
-    """Kafka answers UNKNOWN_SERVER_ERROR there; here who waits for the first one is told to join again."""
+    """Kafka answers UNKNOWN_SERVER_ERROR there; here who waits for the first one has to join again."""
     driver = Driver(initial_rebalance_delay_ms=3_000)
     assert driver.join("a") is None
     assert driver.consumer_heartbeat("m").epoch == 2
@@ -150,7 +150,7 @@ def test_memory_is_given_back() -> None:
 @pytest.mark.parametrize("gives_up", [False, True])
 def test_who_is_on_the_way_to_its_target_joins_again_in_the_classic_group(gives_up: bool) -> None:
     """A static member changes to the classic protocol while another still waits for its part, or still has what it is to give up. As in
-    Apache Kafka nobody was told: two partitions were read by nobody, or by two."""
+    Apache Kafka no member learned of it: two partitions had no reader, or two."""
     driver = Driver()
     if gives_up:
         other = driver.settled()
@@ -163,8 +163,8 @@ def test_who_is_on_the_way_to_its_target_joins_again_in_the_classic_group(gives_
     seat = driver.join("seat-2", instance_id="seat")
     assert isinstance(driver.group, ClassicGroup)
     assert driver.sync("seat's sync", seat, instance_id="seat").error is ErrorCode.REBALANCE_IN_PROGRESS
-    told = ErrorCode.ILLEGAL_GENERATION if gives_up else ErrorCode.REBALANCE_IN_PROGRESS
-    assert driver.heartbeat(other) is told
+    expected = ErrorCode.ILLEGAL_GENERATION if gives_up else ErrorCode.REBALANCE_IN_PROGRESS
+    assert driver.heartbeat(other) is expected
     assert driver.join("a", other.member_id) is None
     again = driver.join("seat-2", seat.member_id, instance_id="seat")
     assert driver.answers["a"].generation == again.generation > other.generation
@@ -173,7 +173,7 @@ def test_who_is_on_the_way_to_its_target_joins_again_in_the_classic_group(gives_
 @pytest.mark.parametrize("grown", [False, True])
 def test_what_nobody_has_is_given_out_though_only_a_static_member_changes_its_protocol(grown: bool) -> None:
     """It comes while the group has no assignment yet, or as its topic has grown: Apache Kafka keeps what was there, and the rest is read by
-    nobody."""
+    no member."""
     driver = Driver()
     if grown:
         joined = driver.join("seat-1", instance_id="seat")
@@ -205,8 +205,8 @@ def test_an_id_of_a_classic_member_that_has_gone_is_none_in_an_empty_consumer_gr
 
 
 def test_a_group_that_becomes_a_consumer_group_again_before_all_have_joined_tells_everybody() -> None:
-    """A static member goes back and forth: another, that has never been told of its part, has to join again, and what one may still read is
-    nobody else's."""
+    """A static member goes back and forth: another, that never learned of its part, has to join again, and what one may still read is
+    only its own."""
     driver = Driver()
     driver.consumer_heartbeat("seat-1", instance_id="seat")
     waits = driver.join("a")

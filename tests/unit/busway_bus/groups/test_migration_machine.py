@@ -135,9 +135,10 @@ class MixedGroups(RuleBasedStateMachine):
         if joined.leader == joined.member_id:
             ids = [member_id for member_id, _, _ in joined.members]
             parts = {
-                one: [("t", number) for number in EVERYTHING if number % len(ids) == at] for at, one in enumerate(ids)
+                member_id: [("t", number) for number in EVERYTHING if number % len(ids) == at]
+                for at, member_id in enumerate(ids)
             }
-            given = {one.replace("-", "_"): encode_assignment(part) for one, part in parts.items()}
+            given = {member_id.replace("-", "_"): encode_assignment(part) for member_id, part in parts.items()}
         waiter = f"{client.name} syncs"
         self.driver.answers.pop(waiter, None)
         try:
@@ -223,7 +224,7 @@ class MixedGroups(RuleBasedStateMachine):
 
     @rule()
     def rest(self) -> None:
-        """Everybody does what they are told until nothing changes."""
+        """All members follow their responses until nothing changes."""
         self.driver.full = 0
         for _ in range(60):
             for name in NAMES:

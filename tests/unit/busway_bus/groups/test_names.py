@@ -27,7 +27,7 @@ def shard_of(memory: GroupMemory) -> GroupShard:
 
 
 def applied(shard: GroupShard, decision: Any) -> None:
-    """Let a decision be in force, as it is read from the log."""
+    """Apply the records of a decision, as after a read from the log."""
     for change in decision.records:
         written = shard.decode(*shard.encode(change))
         assert written is not None

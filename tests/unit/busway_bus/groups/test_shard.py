@@ -48,9 +48,9 @@ def committed(
         topic_id=TOPIC_ID,
         expire_timestamp_ms=expires,
     ).record()
-    found = parse(key_bytes(key), value_bytes(key, value))
-    assert found is not None
-    shard.apply(found, at)
+    parsed = parse(key_bytes(key), value_bytes(key, value))
+    assert parsed is not None
+    shard.apply(parsed, at)
 
 
 def emptied(shard: GroupShard, group: str, at: int) -> None:
@@ -64,9 +64,14 @@ def test_a_committed_offset_keeps_every_field() -> None:
     """The id of the topic too, which Kafka 4.3 writes since version 4 of the value."""
     under = shard()
     committed(under, "g", 10)
-    found = under.offsets["g"]["t", 0]
-    assert (found.offset, found.leader_epoch, found.metadata, found.commit_timestamp_ms) == (5, 2, "m", 10)
-    assert found.topic_id == TOPIC_ID
+    committed_offset = under.offsets["g"]["t", 0]
+    assert (
+        committed_offset.offset,
+        committed_offset.leader_epoch,
+        committed_offset.metadata,
+        committed_offset.commit_timestamp_ms,
+    ) == (5, 2, "m", 10)
+    assert committed_offset.topic_id == TOPIC_ID
 
 
 def expired(shard: GroupShard, now: int, retention_ms: int, topic_exists: TopicExists) -> list[Any]:
@@ -92,7 +97,7 @@ def tombstones(changes: list[Any]) -> list[tuple[str, str]]:
 def test_nobody_is_a_member_of_a_group_that_is_not_there(
     protocol_type: str, session_timeout_ms: int, expected: ErrorCode
 ) -> None:
-    """That is told before its protocols are looked at, and after its session time-out."""
+    """That is answered before its protocols are looked at, and after its session time-out."""
     groups = shard()
     request = Join(
         member_id="m",
@@ -152,7 +157,7 @@ def test_offsets_of_a_topic_that_is_gone_go_with_it() -> None:
 
 
 def test_offsets_that_members_do_not_need_expire() -> None:
-    """In a stable consumer group those of topics nobody reads, some time after the commit; the others stay for good."""
+    """In a stable consumer group those of topics without a reader, some time after the commit; the others stay for good."""
     under = shard()
     value = GroupMetadataValue(
         protocol_type="consumer",

@@ -15,19 +15,19 @@ ALL = {T: (0, 1, 2, 3)}
 
 
 def asked_to_give_up() -> Driver:
-    """A group whose static member a has all partitions and is told to give up two of them, for b."""
+    """A group whose static member a has all partitions and has to give up two of them, for b."""
     driver = Driver()
     epoch = driver.consumer_heartbeat("a", instance_id="seat").epoch
     driver.consumer_heartbeat("a", epoch, owned=ALL)
     driver.consumer_heartbeat("b")
-    told = driver.consumer_heartbeat("a", epoch, owned=ALL)
-    assert {topic: len(numbers) for topic, numbers in told.assigned.items()} == {T: 2}
+    answer = driver.consumer_heartbeat("a", epoch, owned=ALL)
+    assert {topic: len(numbers) for topic, numbers in answer.assigned.items()} == {T: 2}
     assert len(driver.group.members["a"].revoking[T]) == 2
     return driver
 
 
 def test_who_leaves_for_a_while_keeps_its_place_for_its_session() -> None:
-    """Also where it was to give partitions up: the time for that counts in the epoch alone in which it was told."""
+    """Also where it was to give partitions up: the time for that counts in the epoch alone in which it was asked."""
     driver = asked_to_give_up()
     driver.consumer_heartbeat("a", LEAVES_FOR_A_WHILE, instance_id="seat", topics=None, rebalance_timeout_ms=-1)
     for _ in range(9):

@@ -179,13 +179,16 @@ TWO = {
 
 def test_each_listener_has_its_own_advertised_address() -> None:
     """By its name, in whatever case and order; what advertised.listeners leaves open is what was bound."""
-    told = {**TWO, "advertised.listeners": "OUT://bus.example:9,IN://bus:0"}
-    config = BrokerConfig.from_properties(told)
+    properties = {**TWO, "advertised.listeners": "OUT://bus.example:9,IN://bus:0"}
+    config = BrokerConfig.from_properties(properties)
     inside, outside = config.listeners
     assert config.advertised_by(inside, port=1).address == "bus:1"
     assert config.advertised_by(outside, port=4711).address == "bus.example:9"
     untold = BrokerConfig.from_properties(TWO)
-    assert [untold.advertised_by(one, port=7).address for one in untold.listeners] == ["127.0.0.1:1", "127.0.0.1:7"]
+    assert [untold.advertised_by(listener, port=7).address for listener in untold.listeners] == [
+        "127.0.0.1:1",
+        "127.0.0.1:7",
+    ]
 
 
 @pytest.mark.parametrize(

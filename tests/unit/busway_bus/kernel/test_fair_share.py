@@ -39,7 +39,7 @@ class Judge:
 
 @given(STEPS)
 def test_an_account_is_what_is_there(steps: list[tuple[object, ...]]) -> None:
-    """Whoever takes what over from whom, and whatever is let go; what fits is what leaves as much free as its host has."""
+    """Whichever account takes over from another, and whatever is let go; what fits is what leaves as much free as its host has."""
     judge, share = Judge(), FairShare(LIMIT)
     accounts = [Account(share) for _ in range(3)]
     for step in steps:
@@ -57,7 +57,7 @@ def test_an_account_is_what_is_there(steps: list[tuple[object, ...]]) -> None:
             case "let go", int(part):
                 accounts[part] = Account(share)
                 gc.collect(0)
-                judge.there = {place: thing for place, thing in judge.there.items() if place[0] != part}
+                judge.there = {place: used for place, used in judge.there.items() if place[0] != part}
         assert share.used == judge.used()
         assert all(share.of(host) == judge.used(host) for host in "abc")
         assert [account.held for account in accounts] == [
@@ -84,9 +84,11 @@ def test_a_newcomer_finds_room_whatever_others_take(takers: list[str]) -> None:
 
 
 def test_a_refusal_names_the_share_and_what_to_do() -> None:
-    """The client is told, and the log; where it fits nobody is."""
-    told: list[tuple[str, str]] = []
-    share = FairShare(8 << 20, what="ids", remedy="Use fewer.", refused=lambda host, text: told.append((host, text)))
+    """The client gets a refusal, and the log a line; neither where it fits."""
+    refusals: list[tuple[str, str]] = []
+    share = FairShare(
+        8 << 20, what="ids", remedy="Use fewer.", refused=lambda host, text: refusals.append((host, text))
+    )
     account = Account(share)
     account.change("/10.0.0.1", 3 << 20)
     assert account.refusal("/10.0.0.1", 1 << 20) is None
@@ -95,4 +97,4 @@ def test_a_refusal_names_the_share_and_what_to_do() -> None:
         "host 10.0.0.1 has 3.0 MiB for ids, and 2,097,152 bytes more are above its share: of 8.0 MiB, 3.0 MiB of which are in use, "
         "a host gets at most as much as it leaves free. Use fewer."
     )
-    assert told == [("/10.0.0.1", text)]
+    assert refusals == [("/10.0.0.1", text)]

@@ -47,8 +47,8 @@ def test_the_last_record_in_the_log_counts(steps: list[tuple[object, ...]]) -> N
     held: Counter[tuple[str, int]] = Counter()
 
     def counted(values: Sequence[tuple[str, int]], by: int) -> None:
-        for one in values:
-            held[one] += by
+        for value in values:
+            held[value] += by
 
     subject: OpenTransactions[str, int] = OpenTransactions(counted)
     for offset, step in enumerate(steps, start=1):

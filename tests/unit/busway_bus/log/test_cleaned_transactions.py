@@ -94,7 +94,7 @@ def test_what_was_committed_supersedes():
 
 
 def test_nothing_behind_the_last_stable_offset_is_cleaned():
-    """Nobody knows yet what becomes of an open transaction."""
+    """It is unknown yet what becomes of an open transaction."""
     _, log = fresh()
     plain(log, b"a", b"1")
     plain(log, b"a", b"2")

@@ -45,10 +45,10 @@ def flush(log: PartitionLog) -> None:
 
 def clean(log: PartitionLog, *, cleaned: int = 0, now_ms: int = NOW, keys_max: int = 1000) -> int:
     """Clean whatever can be cleaned; answers the new end of the clean part."""
-    found = plan(log.closed_segments(), cleaned=cleaned, config=log.config, now_ms=now_ms)
-    if found is None:
+    planned = plan(log.closed_segments(), cleaned=cleaned, config=log.config, now_ms=now_ms)
+    if planned is None:
         return cleaned
-    cleaner = Cleaner(log, found, now_ms=now_ms, keys_max=keys_max)
+    cleaner = Cleaner(log, planned, now_ms=now_ms, keys_max=keys_max)
     for _ in cleaner.map_keys():
         pass
     for group in cleaner.groups():
@@ -62,15 +62,15 @@ def clean(log: PartitionLog, *, cleaned: int = 0, now_ms: int = NOW, keys_max: i
 
 def records(log: PartitionLog) -> list[Record]:
     """Every record, read the way a consumer reads, with checksums."""
-    found, offset = [], log.start_offset
+    decoded, offset = [], log.start_offset
     while data := log.read(offset, 300, up_to=log.end_offset):
         for header, whole in iter_batches(data):
             verify_crc(whole, header)
             assert header.next_offset > offset
-            found += [record for record in decode_records(whole) if record.offset >= offset]
+            decoded += [record for record in decode_records(whole) if record.offset >= offset]
             offset = header.next_offset
     assert offset == log.end_offset
-    return found
+    return decoded
 
 
 def pairs(log: PartitionLog) -> list[tuple[bytes, bytes | None]]:
@@ -125,16 +125,16 @@ def test_the_last_value_of_each_key_survives_at_its_offset(actions, codec):
                 clean(log, cleaned=cleaned, now_ms=now)
             files.cut_power(lambda limit: 0)
             log = PartitionLog(files, "t-0", CONFIG, now_ms=now, flushed=len(written), cleaned=cleaned)
-        found = {record.offset: (record.key, record.value) for record in records(log)}
+        left = {record.offset: (record.key, record.value) for record in records(log)}
         assert log.end_offset == len(written)
-        assert all(written[offset] == pair for offset, pair in found.items())
+        assert all(written[offset] == pair for offset, pair in left.items())
         last = {key: offset for offset, (key, _) in enumerate(written)}
         for key, offset in last.items():
-            if offset not in found:
+            if offset not in left:
                 assert written[offset][1] is None
-                assert key not in {key for key, _ in found.values()}, "a deleted key has come back"
+                assert key not in {key for key, _ in left.values()}, "a deleted key has come back"
         if cleaned:
-            behind = [key for offset, (key, _) in found.items() if offset < cleaned and offset != last[key]]
+            behind = [key for offset, (key, _) in left.items() if offset < cleaned and offset != last[key]]
             assert action not in {"clean"} or not [key for key in behind if last[key] < cleaned]
 
 
@@ -323,8 +323,8 @@ def test_a_cleaning_whose_segments_were_deleted_meanwhile_is_dropped():
     for number in range(10):
         append(log, (b"%d" % number, b"v" * 20), (b"a", b"%d" % number))
     flush(log)
-    found = plan(log.closed_segments(), cleaned=0, config=CONFIG, now_ms=NOW)
-    cleaner = Cleaner(log, found, now_ms=NOW)
+    planned = plan(log.closed_segments(), cleaned=0, config=CONFIG, now_ms=NOW)
+    cleaner = Cleaner(log, planned, now_ms=NOW)
     list(cleaner.map_keys())
     group = cleaner.groups()[0]
     list(cleaner.write(group))
@@ -361,19 +361,19 @@ def test_when_a_log_is_due():
     whole = plan(segments, cleaned=0, config=CONFIG, now_ms=NOW)
     assert whole == Plan(first_dirty=0, end=segments[-1].next_offset, ratio=1.0)
     assert plan(segments, cleaned=segments[-1].next_offset, config=CONFIG, now_ms=NOW) is None
-    some = plan(segments, cleaned=segments[-1].base_offset, config=CONFIG, now_ms=NOW)
-    assert 0 < some.ratio < 0.5
-    assert not due(some, CONFIG, oldest_ms=NOW, now_ms=NOW + 10**12)
+    planned = plan(segments, cleaned=segments[-1].base_offset, config=CONFIG, now_ms=NOW)
+    assert 0 < planned.ratio < 0.5
+    assert not due(planned, CONFIG, oldest_ms=NOW, now_ms=NOW + 10**12)
     hurried = LogConfig(cleanup_policy=("compact",), max_compaction_lag_ms=1000)
-    assert due(some, hurried, oldest_ms=NOW, now_ms=NOW + 1001)
-    assert not due(some, hurried, oldest_ms=NOW, now_ms=NOW + 1000)
+    assert due(planned, hurried, oldest_ms=NOW, now_ms=NOW + 1001)
+    assert not due(planned, hurried, oldest_ms=NOW, now_ms=NOW + 1000)
     lagging = LogConfig(cleanup_policy=("compact",), min_compaction_lag_ms=1000)
     assert plan(segments, cleaned=0, config=lagging, now_ms=NOW + 999) is None
     assert plan(segments, cleaned=0, config=lagging, now_ms=NOW + 1000) == whole
     assert cleanable(log, cleaned=0, now_ms=NOW) == whole
     assert cleanable(log, cleaned=segments[-1].base_offset, now_ms=NOW) is None
     log.config = hurried
-    assert cleanable(log, cleaned=segments[-1].base_offset, now_ms=NOW + 1001) == some
+    assert cleanable(log, cleaned=segments[-1].base_offset, now_ms=NOW + 1001) == planned
 
 
 def test_groups_keep_to_the_sizes():

@@ -25,7 +25,7 @@ def files(tmp_path, monkeypatch):
     tree.close()
 
 
-def some(files, count):
+def make_files(files, count):
     """That many files with their number in them, synced."""
     made = [files.open(str(number)) for number in range(count)]
     for number, file in enumerate(made):
@@ -36,7 +36,7 @@ def some(files, count):
 
 def test_more_files_than_descriptors_are_read_and_written(files):
     """In any order, each keeps its own content."""
-    made = some(files, 30)
+    made = make_files(files, 30)
     assert len(files.descriptors) <= 5
     order = random.Random(7).sample(range(30), 30)
     for number in order:
@@ -51,23 +51,23 @@ def test_more_files_than_descriptors_are_read_and_written(files):
 
 def test_what_is_not_synced_stays_open(files):
     """The system tells of a failed write to those who have the file open; an index is made again and may go."""
-    made = some(files, 4)
+    made = make_files(files, 4)
     made[0].append([b"not synced"])
     made[1].disposable = True
     made[1].append([b"index"])
-    for file in some(files, 30):
+    for file in make_files(files, 30):
         file.read(0, 1)
     assert made[0].descriptor >= 0
     assert made[1].descriptor < 0
     made[0].sync()
-    for file in some(files, 30):
+    for file in make_files(files, 30):
         file.read(0, 1)
     assert made[0].descriptor < 0
 
 
 def test_a_file_that_got_another_name_is_found_by_it(files):
     """Renamed while it has a descriptor and while it has none; the old name is not made again."""
-    made = some(files, 30)
+    made = make_files(files, 30)
     for number in (0, 29):
         files.rename(str(number), f"{number}.deleted")
     some_more = [file.read(0, 3) for file in made[::-1]]
@@ -77,7 +77,7 @@ def test_a_file_that_got_another_name_is_found_by_it(files):
 
 def test_where_the_process_has_no_more_descriptors_one_is_spared(files, monkeypatch):
     """Connections may have taken them; and where none can be spared the error names the limit."""
-    made = some(files, 3)
+    made = make_files(files, 3)
     real, refused = os.open, []
 
     def scarce(*args, **kwargs):
@@ -100,7 +100,7 @@ def test_where_the_process_has_no_more_descriptors_one_is_spared(files, monkeypa
 
 def test_where_the_process_has_no_more_descriptors_names_come_to_disk_all_the_same(files, monkeypatch):
     """A sync that cannot open the directory would count as a disk that failed, for ever; one file is spared for that."""
-    made = some(files, 3)
+    made = make_files(files, 3)
     new = files.open("new")
     new.append([b"not synced"])
     real = os.open
@@ -122,7 +122,7 @@ def test_where_the_process_has_no_more_descriptors_names_come_to_disk_all_the_sa
 
 def test_threads_may_use_the_same_files(files):
     """Readers, writers and those who sync, with a descriptor taken away under each of them all the time."""
-    made = some(files, 20)
+    made = make_files(files, 20)
     problems = []
 
     def work(seed):
@@ -149,7 +149,7 @@ def test_threads_may_use_the_same_files(files):
 
 def test_a_file_in_use_is_closed_when_its_user_is_done(files):
     """Its number must not become another file's under the hands of a thread that reads."""
-    file = some(files, 1)[0]
+    file = make_files(files, 1)[0]
     number = files.descriptors.take(file)
     file.close()
     assert os.pread(number, 3, 0) == b"000"
@@ -168,7 +168,7 @@ def test_the_soft_limit_is_raised_to_the_hard_one():
         "resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard)); "
         "print(raise_limit(), resource.getrlimit(resource.RLIMIT_NOFILE)[0], hard)"
     )
-    told, soft, hard = map(int, subprocess.check_output([sys.executable, "-c", code]).split())
+    raised_to, soft, hard = map(int, subprocess.check_output([sys.executable, "-c", code]).split())
     assert hard == resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     assert soft == hard or soft >= 10_240
-    assert told in {soft, descriptors.UNLIMITED}
+    assert raised_to in {soft, descriptors.UNLIMITED}

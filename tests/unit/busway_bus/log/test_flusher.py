@@ -151,7 +151,7 @@ async def test_a_slow_file_makes_its_own_waiters_wait(flusher):
 
 
 async def test_a_failed_sync_is_final(flusher):
-    """Nobody is acknowledged after a sync failed: not its waiters, not those behind it, not later ones on a healed disk."""
+    """No append is acknowledged after a sync failed: not its waiters, not those behind it, not later ones on a healed disk."""
     files = SimFiles()
     log, other = make_log(files), make_log(files, "u-0")
     append(log)
@@ -184,12 +184,12 @@ async def test_a_failed_sync_refuses_those_that_wait_for_a_thread(flusher):
 
 async def test_whoever_asks_for_a_log_again_before_its_sync_is_told_once(flusher):
     """A partition's list of acknowledgements is completed once for each sync, however many records came."""
-    log, told = make_log(SimFiles(), segment_bytes=10**6), []
+    log, outcomes = make_log(SimFiles(), segment_bytes=10**6), []
     for _ in range(5):
         append(log)
-        flusher.flush(log, told.append)
+        flusher.flush(log, outcomes.append)
     await flusher.request(log)
-    assert told == [None, None], "one sync for the first record, one for all that came during it"
+    assert outcomes == [None, None], "one sync for the first record, one for all that came during it"
     assert log.flushed_offset == 5
 
 

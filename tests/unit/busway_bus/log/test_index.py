@@ -75,7 +75,7 @@ def test_a_reader_that_goes_on_reads_the_next_page_alone():
 
 
 def test_an_index_that_grows_is_seen_to_its_end():
-    """The last page is read anew when it has more entries than before."""
+    """The last page is read again when it has more entries than before."""
     index, content = filled(OFFSET_ENTRY, [(1, 1)])
     for at in range(2, 2_000):
         assert index.find(0, at, content.read) == at - 2

@@ -41,12 +41,12 @@ def open_log(files: SimFiles, **options) -> PartitionLog:
 
 def values(log: PartitionLog) -> list[bytes]:
     """Every value, read the way a consumer reads."""
-    found, offset = [], log.start_offset
+    recovered, offset = [], log.start_offset
     while data := log.read(offset, 300, up_to=log.end_offset):
         for header, whole in iter_batches(data):
-            found += [record.value for record in decode_records(whole)]
+            recovered += [record.value for record in decode_records(whole)]
             offset = header.next_offset
-    return found
+    return recovered
 
 
 ACTIONS = st.lists(
@@ -92,11 +92,11 @@ def test_what_was_flushed_survives_every_crash(actions):
             if action == "cut":
                 files.cut_power(lambda limit, number=number: number % limit)
             log = open_log(files, flushed=flushed)
-        found = values(log)
+        survived = values(log)
         assert log.end_offset >= flushed
-        assert found == written[: len(found)]
-        assert len(found) == log.end_offset
-        written, flushed = found, max(flushed, log.flushed_offset)
+        assert survived == written[: len(survived)]
+        assert len(survived) == log.end_offset
+        written, flushed = survived, max(flushed, log.flushed_offset)
 
 
 def test_what_a_killed_process_left_is_on_disk_after_the_restart():
@@ -122,10 +122,10 @@ def test_every_flipped_bit_is_found():
         disk = fresh()
         disk.open("t-0/00000000000000000000.log").append([damaged])
         try:
-            found = values(open_log(disk, config=LogConfig(), flushed=3))
+            read_values = values(open_log(disk, config=LogConfig(), flushed=3))
         except (CorruptLog, KafkaError, ProtocolError):
             continue
-        assert found == [b"value 0", b"value 1", b"value 2"], f"bit {bit}"
+        assert read_values == [b"value 0", b"value 1", b"value 2"], f"bit {bit}"
 
 
 def test_a_torn_tail_is_cut_and_a_hole_is_not():
@@ -214,7 +214,7 @@ def test_the_newest_cuts_are_kept():
 
 
 def test_a_log_whose_checkpoints_are_lost_is_not_removed(caplog):
-    """Segments that begin behind offset 0 while nothing says what was before them are kept aside, and it is told."""
+    """Segments that begin behind offset 0 while nothing says what was before them are kept aside, and it is logged."""
     files = fresh()
     log = open_log(files)
     while len(log._segments) < 3:

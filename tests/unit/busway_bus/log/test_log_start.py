@@ -67,14 +67,14 @@ def bases(log: PartitionLog) -> list[int]:
 
 def all_there(log: PartitionLog) -> bool:
     """Whether each batch from the start on can be read."""
-    found = [header.base_offset for raw in log.batches(log.start_offset) for header, _ in iter_batches(raw)]
-    return found == list(range(log.start_offset, COUNT))
+    base_offsets = [header.base_offset for raw in log.batches(log.start_offset) for header, _ in iter_batches(raw)]
+    return base_offsets == list(range(log.start_offset, COUNT))
 
 
 @pytest.mark.parametrize("flushed", [0, 10])
 @pytest.mark.parametrize("delay", [0, CONFIG.file_delete_delay_ms])
 def test_on_a_full_disk_segments_can_be_deleted_and_the_next_start_knows_it(flushed, delay):
-    """No checkpoint and no snapshot could be written; neither is it a loss, nor is what follows taken for what nobody acknowledged."""
+    """No checkpoint and no snapshot could be written; neither is it a loss, nor is what follows taken for what was not acknowledged."""
     files = SimFiles()
     log = filled(files)
     start = bases(log)[2]

@@ -56,7 +56,7 @@ def test_nothing_is_written_behind_what_could_not_be_cut_off(file, monkeypatch):
 
 
 def test_what_waited_for_its_sync_before_that_never_counts_as_synced(file, monkeypatch):
-    """The bytes before the damage were not on disk, and the file is closed: whoever waits for them is told so."""
+    """The bytes before the damage were not on disk, and the file is closed: their waiters get the error."""
     file.append([b"written, not synced"])
     monkeypatch.setattr(os, "writev", fail)
     monkeypatch.setattr(os, "ftruncate", fail)
@@ -90,10 +90,10 @@ def trace(tmp_path, monkeypatch):
     events = []
     real = {name: getattr(os, name) for name in ("fsync", "fdatasync", "rename", "replace", "mkdir")}
 
-    def spy(name, told):
+    def spy(name, function):
         def call(*args, **kwargs):
             outcome = real[name](*args, **kwargs)
-            events.append((name, told(*args)))
+            events.append((name, function(*args)))
             return outcome
 
         monkeypatch.setattr(os, name, call)

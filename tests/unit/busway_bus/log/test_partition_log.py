@@ -173,8 +173,8 @@ def test_a_time_is_found_in_every_segment():
         assert offset_for_time(log, wanted, up_to=31) == limited
     assert max_timestamp(log) == (times.index(max(times)), max(times), 2)
     log.advance_start(20, NOW)
-    found = offset_for_time(log, NOW, up_to=60)
-    assert found[0] == 20
+    match = offset_for_time(log, NOW, up_to=60)
+    assert match[0] == 20
 
 
 def test_times_of_an_empty_log_and_of_records_without_any():
@@ -253,7 +253,7 @@ def test_a_fetch_inside_a_batch_gets_the_whole_batch():
 
 
 def test_a_header_damaged_on_disk_is_never_served_as_an_empty_answer():
-    """Bad length, format or offset: the reader is told, instead of waiting for ever behind it."""
+    """Bad length, format or offset: the reader gets an error, instead of waiting for ever behind it."""
     for position, content in ((8, b"\x7f\0\0\0"), (8, bytes(4)), (16, b"\1")):
         files = SimFiles()
         log = make(FOREVER, files)
@@ -314,7 +314,7 @@ def test_a_new_leader_epoch_waits_for_no_disk():
     files.cut_power(lambda limit: 0)
     log = PartitionLog(files, "t-0", FOREVER, now_ms=NOW, flushed=1)
     assert log.epochs.entries == [(2, 0)]
-    log.roll(NOW)  # the epoch that only the batch told of goes before the snapshot that proves the batch
+    log.roll(NOW)  # the epoch that only the batch names goes before the snapshot that proves the batch
     append(log, NOW, leader_epoch=3)
     point = log.flush_point()
     files.steps_left = 1
@@ -414,7 +414,7 @@ def test_a_truncation_reads_only_what_follows_the_last_snapshot():
 
 
 def test_a_duplicate_is_told_the_time_that_was_stored():
-    """On a LogAppendTime topic, as the first answer told."""
+    """On a LogAppendTime topic, as in the first answer."""
     log = make(LogConfig(message_timestamp_type="LogAppendTime"))
     builder = BatchBuilder(producer_id=7, producer_epoch=0, base_sequence=0)
     builder.append(5, b"k", b"v")

@@ -35,10 +35,10 @@ def header(sequence: int, count: int = 1, *, epoch: int = 0, offset: int = 0, ti
     return read_header(builder.build(offset))
 
 
-def judge(state: ProducerState, found: BatchHeader) -> object:
+def judge(state: ProducerState, batch: BatchHeader) -> object:
     """What happens to a batch: written, known as a repetition, or its error code."""
     try:
-        return WRITE if state.check(found) is None else REPEAT
+        return WRITE if state.check(batch) is None else REPEAT
     except KafkaError as problem:
         return problem.code
 
@@ -77,9 +77,9 @@ def judge(state: ProducerState, found: BatchHeader) -> object:
 def test_what_happens_to_a_batch(written, incoming, outcome):
     """Next in line is written, one of the last five repeats, an older one is a duplicate, a gap and an old epoch are refused."""
     state = ProducerState()
-    for found in written:
-        assert judge(state, found) == WRITE
-        state.apply(found, NOW)
+    for batch in written:
+        assert judge(state, batch) == WRITE
+        state.apply(batch, NOW)
     assert judge(state, incoming) == outcome
 
 
@@ -97,12 +97,12 @@ def test_a_producer_that_goes_on_is_always_served_and_its_retries_known(first, s
     """From any sequence, over the wrap, also after a snapshot: each next batch is written, the newest always repeats."""
     state, sequence, offset = ProducerState(), first, 0
     for size in sizes:
-        found = header(sequence, size, offset=offset)
-        assert judge(state, found) == WRITE
-        state.apply(found, NOW)
+        batch = header(sequence, size, offset=offset)
+        assert judge(state, batch) == WRITE
+        state.apply(batch, NOW)
         if restart:
             state = ProducerState.from_snapshot(state.snapshot(), NOW)
-        seen = state.check(found)
+        seen = state.check(batch)
         assert (seen.first_offset, seen.last_offset) == (offset, offset + size - 1)
         sequence = (sequence + size) % SEQUENCES
         offset += size
@@ -230,7 +230,7 @@ def test_the_first_batch_of_a_transaction_needs_its_coordinators_word_and_the_ot
 
 
 def test_a_word_is_void_when_the_transaction_ends_before_the_batch_is_written():
-    """Or a late batch would open a transaction that nobody ends; asked again, its coordinator knows whether it is late."""
+    """Or a late batch would open a transaction that never ends; asked again, its coordinator knows whether it is late."""
     state = ProducerState()
     late = transactional(0)
     word = state.verification(late, NOW, from_zero=False)
@@ -395,8 +395,8 @@ def test_a_producer_takes_no_more_than_it_is_counted_with():
     try:
         for number in (0, BATCHES_KEPT + 1):
             for batches in headers:
-                for one in batches[: number + 1] if number else batches[:1]:
-                    state.apply(one._replace(base_offset=2**40 + one.base_sequence), 2**41 + one.base_sequence)
+                for batch in batches[: number + 1] if number else batches[:1]:
+                    state.apply(batch._replace(base_offset=2**40 + batch.base_sequence), 2**41 + batch.base_sequence)
             taken, _ = tracemalloc.get_traced_memory()
             assert taken / count <= PRODUCER_BYTES
     finally:
@@ -404,7 +404,7 @@ def test_a_producer_takes_no_more_than_it_is_counted_with():
 
 
 def test_who_is_not_remembered_is_refused_where_there_is_no_room(caplog: pytest.LogCaptureFixture):
-    """Whoever is remembered goes on, in this partition and in another; the log says once what helps, and there is room when some have gone."""
+    """A remembered producer goes on, in this partition and in another; the log says once what helps, and there is room when some have gone."""
     memory = ProducerMemory(2 * PRODUCER_BYTES)
     state, other = ProducerState(), ProducerState()
     state.join(memory)

@@ -80,22 +80,22 @@ def test_a_catch_up_read_looks_at_one_header_between_two_index_entries_at_most_4
     log = filled(files, count=2_000)
     for offset in (0, 777, 1_999):
         files.reads.clear()
-        found = log.slice(offset, 1024 * 1024, up_to=2_000)
+        slice_read = log.slice(offset, 1024 * 1024, up_to=2_000)
         logs = [size for suffix, size in files.reads if suffix == "log"]
         assert len(logs) <= 1
         assert sum(logs) <= 8 * 1024
-        header, _ = next(iter_batches(found.take(len(found))))
+        header, _ = next(iter_batches(slice_read.take(len(slice_read))))
         assert header.base_offset == offset
 
 
 def test_a_limit_cuts_the_last_batch_and_the_first_is_whole():
     """As Kafka answers: never less than one batch, and bytes of the last one that clients leave out (KIP-74)."""
     log = filled(SimFiles())
-    one = log.size_bytes // 200
-    assert len(log.slice(3, 5 * one + 7, up_to=200)) == 5 * one + 7
-    assert len(log.slice(3, 7, up_to=200)) == one
+    batch_bytes = log.size_bytes // 200
+    assert len(log.slice(3, 5 * batch_bytes + 7, up_to=200)) == 5 * batch_bytes + 7
+    assert len(log.slice(3, 7, up_to=200)) == batch_bytes
     assert log.slice(3, 7, up_to=200, min_one=False) is None
-    assert len(log.slice(198, 10 * one, up_to=200)) == 2 * one
+    assert len(log.slice(198, 10 * batch_bytes, up_to=200)) == 2 * batch_bytes
 
 
 def test_a_look_up_that_would_wait_for_the_disk_says_what_to_read_first():
@@ -107,26 +107,26 @@ def test_a_look_up_that_would_wait_for_the_disk_says_what_to_read_first():
         log.slice(100, 1000, up_to=200, wait=False)
     assert len(log.slice(101, 1000, up_to=200)) == 1000
     cold.value.warm()
-    found = log.slice(100, 1000, up_to=200, wait=False)
-    assert next(iter_batches(found.take(1000)))[0].base_offset == 100
+    slice_read = log.slice(100, 1000, up_to=200, wait=False)
+    assert next(iter_batches(slice_read.take(1000)))[0].base_offset == 100
 
 
 def test_a_slice_on_the_operating_systems_files(tmp_path):
     """It can be sent from its descriptor, part by part; pages that left memory are seen and come back."""
     files = OsFiles(str(tmp_path))
     log = filled(files, count=2_000)
-    found, bytes_ = log.slice(100, 100_000, up_to=2_000), log.read(100, 100_000, up_to=2_000)
+    file_slice, bytes_ = log.slice(100, 100_000, up_to=2_000), log.read(100, 100_000, up_to=2_000)
     log.close(clean=False)
     for _ in range(3):
-        part = os.pread(found.descriptor, 1000, found.position)
-        found.skip(1000)
+        part = os.pread(file_slice.descriptor, 1000, file_slice.position)
+        file_slice.skip(1000)
         bytes_, sent = bytes_[1000:], bytes_[:1000]
         assert part == sent
-    assert found.in_memory(len(found))
-    os.posix_fadvise(found.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    if not found.in_memory(len(found)):  # a file system in memory keeps them
-        found.warm(len(found))
-        assert found.in_memory(len(found))
-    assert found.take(1 << 20) == bytes_
-    assert not found
+    assert file_slice.in_memory(len(file_slice))
+    os.posix_fadvise(file_slice.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    if not file_slice.in_memory(len(file_slice)):  # a file system in memory keeps them
+        file_slice.warm(len(file_slice))
+        assert file_slice.in_memory(len(file_slice))
+    assert file_slice.take(1 << 20) == bytes_
+    assert not file_slice
     files.close()

@@ -30,15 +30,15 @@ def test_only_codec_length_and_checksum_change(sent: str, kept: str) -> None:
     assert codec is not None
     before = batch(sent)
     plain = inflate(CODECS[sent], before[HEADER_BYTES:], 1 << 20)
-    found = recompressed(before, plain, codec, config)
-    header = read_header(found)
-    verify_crc(found, header)
+    recompressed_batch = recompressed(before, plain, codec, config)
+    header = read_header(recompressed_batch)
+    verify_crc(recompressed_batch, header)
     assert header.compression == codec
     changed = {"batch_length", "crc", "attributes"}
     old = read_header(before)._asdict()
     assert {name for name, value in header._asdict().items() if value != old[name]} <= changed
-    decoded = decode_records(memoryview(found), max_decompressed=1 << 20)
-    assert [(one.timestamp, one.key, one.value) for one in decoded] == RECORDS
+    decoded = decode_records(memoryview(recompressed_batch), max_decompressed=1 << 20)
+    assert [(record.timestamp, record.key, record.value) for record in decoded] == RECORDS
 
 
 def test_the_producers_codec_is_kept_by_default() -> None:

@@ -122,7 +122,7 @@ def test_after_a_clean_stop_no_batch_is_read_but_those_at_the_end():
 
 
 def test_what_was_put_off_is_looked_at_by_whoever_reads_first():
-    """Damage of a closed segment is told then, again and again; segments without damage are read."""
+    """Damage of a closed segment is reported then, again and again; segments without damage are read."""
     for damage in ("cut", "gone"):
         files = SimFiles()
         log = filled(files)
@@ -141,7 +141,7 @@ def test_what_was_put_off_is_looked_at_by_whoever_reads_first():
 
 
 def test_a_bad_index_is_made_anew_beside_the_event_loop():
-    """Whoever must not wait is told so; when it was waited for, the same question is answered."""
+    """A caller that must not wait gets an error; when it was waited for, the same question is answered."""
     files = SimFiles()
     log = filled(files)
     second = log._segments[1]
@@ -159,7 +159,7 @@ def test_a_bad_index_is_made_anew_beside_the_event_loop():
 
 
 def test_a_base_offset_that_no_index_can_hold_is_damage():
-    """No checksum covers it, and in a compacted log a gap is none: the reader of a closed segment is told, each with its own exception."""
+    """No checksum covers it, and in a compacted log a gap is none: the reader of a closed segment gets an error, each with its own exception."""
     config = dataclasses.replace(CONFIG, cleanup_policy=frozenset({"compact"}))
     for number in (1, -1):
         files = SimFiles()
@@ -295,8 +295,8 @@ def test_a_bad_index_of_an_older_segment_is_made_anew(suffix, damage):
     for offset in reversed(range(100)):  # a reader that goes on is not looked up
         header, _ = next(iter_batches(after.read(offset, 1, up_to=100)))
         assert header.base_offset == offset
-        *_, found = [*everything(after.search_time(NOW + offset, up_to=100))]
-        assert found == (offset, NOW + offset, 3)
+        *_, match = [*everything(after.search_time(NOW + offset, up_to=100))]
+        assert match == (offset, NOW + offset, 3)
     assert [segment.max_timestamp for segment in after._segments] == [
         segment.max_timestamp for segment in before._segments
     ]
@@ -352,7 +352,7 @@ def test_a_header_that_lies_about_its_end_drops_nothing(bit):
 
 
 def test_after_a_clean_stop_the_last_batch_is_believed_where_the_snapshot_says_so():
-    """One that says it has more records would move the end of the log, and nobody would know."""
+    """One that says it has more records would move the end of the log, and it would not be detected."""
     files = SimFiles()
     log = filled(files)
     *_, (_, last) = log.active.headers()
@@ -398,8 +398,8 @@ def test_the_last_five_batches_are_known_wherever_the_snapshot_lies(closed):
             before.close(clean=True)
         after = reopen(files, flushed=count)
         for number in range(count - 5, count):
-            found = after.append(batch(number), leader_epoch=3, now_ms=NOW)
-            assert (found.duplicate, found.first_offset) == (True, number)
+            appended = after.append(batch(number), leader_epoch=3, now_ms=NOW)
+            assert (appended.duplicate, appended.first_offset) == (True, number)
 
 
 def test_a_damaged_snapshot_is_passed_over():

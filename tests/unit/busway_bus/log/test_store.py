@@ -187,20 +187,20 @@ def test_a_start_removes_only_what_a_committed_deletion_names_and_keeps_the_rest
     before = {name: content(files, name) for name in ("t-0", "u-0", "torn-0")}
     again = start(files)
     known = {("t", 0): TOPIC, ("again", 0): UUID(int=9), ("v", 0): UUID(int=10)}
-    found = again.settle(known, {GONE})
-    assert found.deleted == [f"again-0.{GONE.hex}-delete", f"gone-0.{GONE.hex}-delete", f"v-0.{GONE.hex}-delete"]
+    settled = again.settle(known, {GONE})
+    assert settled.deleted == [f"again-0.{GONE.hex}-delete", f"gone-0.{GONE.hex}-delete", f"v-0.{GONE.hex}-delete"]
     strays = {name: f"{name}.{UUID(int=100).hex}-stray" for name in ("u-0", "torn-0")}
-    assert found.strays == strays
+    assert settled.strays == strays
     assert content(files, "t-0") == before["t-0"]
     for name, kept in strays.items():
         assert content(files, kept) == before[name]
     names = set(files.list("."))
     assert {"no-logs", "looks-like-0", "w-0.00-delete"} <= names
-    assert not names & {"gone-0", "again-0", "u-0", "torn-0", *found.deleted}
+    assert not names & {"gone-0", "again-0", "u-0", "torn-0", *settled.deleted}
     assert "again 0 3" not in text(files, "recovery-point-offset-checkpoint")
     assert again.open("again", 0, UUID(int=9), CONFIG, NOW, new=False).end_offset == 0
     assert again.open("t", 0, TOPIC, CONFIG, NOW, new=False).end_offset == 3
-    assert [line for line in found.lines() if "u-0" in line and "kept as" in line]
+    assert [line for line in settled.lines() if "u-0" in line and "kept as" in line]
     third = start(files).settle(known, {GONE})
     assert (third.deleted, third.strays, third.earlier) == ([], {}, sorted(strays.values()))
     assert "2 directories set aside" in "".join(third.lines())
@@ -226,7 +226,7 @@ def test_a_deletion_that_was_cut_off_leaves_no_checkpoint_to_a_topic_of_the_same
     ids=["empty", "torn", "version", "zeroes", "gone"],
 )
 def test_a_damaged_partition_metadata_costs_no_record(damage):
-    """The partition is refused with what to do; not even deleting its topic removes what cannot be told to be the topic's."""
+    """The partition is refused with what to do; not even deleting its topic removes what is not known to be the topic's."""
     files = SimFiles()
     fill(start(files))
     if damage is None:
@@ -264,7 +264,7 @@ def test_names_set_aside_fit_a_file_system():
 
 
 def test_an_older_topics_directory_is_refused():
-    """A topic made anew must not read its predecessor's records."""
+    """A topic created again must not read its predecessor's records."""
     files = SimFiles()
     fill(start(files))
     with pytest.raises(WrongDirectory, match="belongs to the topic id"):
@@ -364,7 +364,7 @@ class Sick:
 
 
 def test_one_log_that_cannot_be_closed_does_not_keep_the_others_from_it(caplog, monkeypatch):
-    """The others are closed, the failure is told, and no mark says that all is well."""
+    """The others are closed, the failure is reported, and no mark says that all is well."""
     files = SimFiles()
     store = start(files)
     fill(store)
@@ -414,7 +414,7 @@ def test_a_log_that_is_cut_is_not_taken_for_damaged(steps):
 
 
 def test_a_directory_that_was_formatted_by_hand_gets_its_own_id():
-    """Whoever formats the nodes of a cluster writes what they share; what is of one directory alone is made up there, once."""
+    """A formatter of the nodes of a cluster writes what they share; what is of one directory alone is made up there, once."""
     files = SimFiles()
     files.replace("meta.properties", b"version=1\ncluster.id=here\nnode.id=1\n")
     store = start(files)

@@ -225,7 +225,7 @@ def test_a_damaged_index_is_made_anew(clean, damage):
 
 @pytest.mark.parametrize("tail", [b"x", bytes(34)], ids=["torn", "ahead of its log"])
 def test_an_index_that_a_crash_left_unfinished_is_no_damage(caplog, tail):
-    """Behind the newest snapshot nothing was said to be on disk; below it, and after a clean stop, it is told."""
+    """Behind the newest snapshot nothing was said to be on disk; below it, and after a clean stop, it is logged."""
     caplog.set_level(logging.DEBUG)
     files = fresh()
     log = open_log(files)
@@ -241,14 +241,14 @@ def test_an_index_that_a_crash_left_unfinished_is_no_damage(caplog, tail):
     files.open(f"t-0/{named[-1]}").append([tail])
     log = open_log(files, clean=False, flushed=flushed)
     assert seen(log) == before
-    told = [record.levelname for record in caplog.records if "txnindex" in record.getMessage()]
-    assert told == ["DEBUG"]
+    levels = [record.levelname for record in caplog.records if "txnindex" in record.getMessage()]
+    assert levels == ["DEBUG"]
     caplog.clear()
     log.close(clean=True)
     files.open(f"t-0/{named[0]}").append([tail[:1]])
     assert seen(open_log(files, clean=False, flushed=flushed)) == before
-    told = [record.levelname for record in caplog.records if "txnindex" in record.getMessage()]
-    assert told == ["WARNING"]
+    levels = [record.levelname for record in caplog.records if "txnindex" in record.getMessage()]
+    assert levels == ["WARNING"]
 
 
 def test_a_damaged_index_that_is_read_is_told():
@@ -338,7 +338,7 @@ def test_deleted_segments_take_their_index_along():
 
 
 def test_an_open_transaction_is_not_waited_for_below_the_start():
-    """Records that are deleted are nobody's to wait for."""
+    """Records that are deleted have no waiters."""
     log = open_log(fresh(), LogConfig())
     write(log, 1, (b"k", b"v"))
     builder = BatchBuilder()
@@ -358,8 +358,8 @@ def test_a_reader_is_told_of_few_aborted_transactions_at_a_time(monkeypatch):
         end(log, at, committed=False)
         write(log, at, (b"k", b"%d" % at), sequence=1)
         end(log, at, committed=True)
-    batches, told = log.committed_slice(0, 10**6, up_to=log.end_offset)
-    assert len(told) == 3
+    batches, aborted = log.committed_slice(0, 10**6, up_to=log.end_offset)
+    assert len(aborted) == 3
     assert batches is not None
     assert len(batches) < log.size_bytes
     assert [record.value for record in committed(log, max_bytes=10**6)] == [b"%d" % at for at in range(10)]
@@ -375,13 +375,13 @@ def test_transactions_that_are_open_at_once_are_all_told_however_many(monkeypatc
     for producer in range(6):
         end(log, producer, committed=False)
     end(log, 9, committed=True)
-    _, told = log.committed_slice(5, 10**6, up_to=log.end_offset)
-    assert {producer for producer, _ in told} == set(range(6))
+    _, aborted = log.committed_slice(5, 10**6, up_to=log.end_offset)
+    assert {producer for producer, _ in aborted} == set(range(6))
     assert [record.value for record in committed(log, offset=5)] == [b"yes"]
 
 
 def test_control_batches_and_stray_batches_of_transactions_are_refused():
-    """Clients write neither markers nor anything of a transaction that nobody knows."""
+    """Clients write neither markers nor anything of a transaction that is unknown."""
     log = open_log(fresh())
     marker = BatchBuilder(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True, control=True)
     marker.append(NOW, b"\0\0\0\1", b"\0\0\0\0\0\0")

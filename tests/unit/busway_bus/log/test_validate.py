@@ -60,10 +60,10 @@ def look(records: bytes, config: LogConfig) -> Inspected:
     """All checks, as a broker makes them."""
     view = memoryview(records)
     header = check_batch(view, config)
-    found = finished(inspect(view, header, config, NOW))
+    inspected = finished(inspect(view, header, config, NOW))
     at_once = inspected_at_once(view, header, config, NOW)
-    assert at_once is None or bytes(at_once.records) == bytes(found.records)
-    return found
+    assert at_once is None or bytes(at_once.records) == bytes(inspected.records)
+    return inspected
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ def test_records_that_do_not_parse_are_refused(records):
 def test_every_shape_of_a_record_is_taken(record):
     """Without key or value, with headers, one with a name that is no UTF-8, which Java takes for a replacement character."""
     records = plain(bytes.fromhex(record))
-    found = look(records, LogConfig())
-    assert found.header.records_count == len(decode_records(found.records)) == 1
+    inspected = look(records, LogConfig())
+    assert inspected.header.records_count == len(decode_records(inspected.records)) == 1
 
 
 def test_the_walk_and_the_reader_agree():
@@ -276,10 +276,10 @@ def test_the_records_at_fault_are_named():
 
 
 def test_a_lie_about_the_greatest_time_is_put_right():
-    """Look-ups by time and retention go by the header; Kafka writes it anew too."""
-    found = look(lying(35, (NOW + 12 * HOUR).to_bytes(8, "big")), LogConfig())
-    assert found.header.max_timestamp == read_header(found.records).max_timestamp == NOW
-    verify_crc(found.records, found.header)
+    """Look-ups by time and retention go by the header; Kafka writes it again too."""
+    inspected = look(lying(35, (NOW + 12 * HOUR).to_bytes(8, "big")), LogConfig())
+    assert inspected.header.max_timestamp == read_header(inspected.records).max_timestamp == NOW
+    verify_crc(inspected.records, inspected.header)
 
 
 def test_much_work_is_not_done_at_once():

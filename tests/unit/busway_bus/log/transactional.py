@@ -66,14 +66,14 @@ def stable_end(log: PartitionLog) -> int:
 
 
 def committed(log: PartitionLog, *, offset: int | None = None, max_bytes: int = 300) -> list[Record]:
-    """Every committed record from `offset` on, read the way Kafka's consumer does: fetch by fetch, told of what was aborted."""
+    """Every committed record from `offset` on, read the way Kafka's consumer does: fetch by fetch, with the aborted transactions."""
     position = log.start_offset if offset is None else offset
     start, result, up_to = position, [], stable_end(log)
     while position < up_to:
-        batches, told = log.committed_slice(position, max_bytes, up_to=up_to)
+        batches, aborted_transactions = log.committed_slice(position, max_bytes, up_to=up_to)
         if batches is None:
             break
-        pending, aborted = sorted(told, key=lambda entry: entry[1]), set()
+        pending, aborted = sorted(aborted_transactions, key=lambda entry: entry[1]), set()
         for header, whole in iter_batches(batches.take(len(batches))):
             while pending and pending[0][1] <= header.last_offset:
                 aborted.add(pending.pop(0)[0])

@@ -1,4 +1,4 @@
-"""What the tests of one core share: a core whose disk is as fast as it writes, on a clock that moves when told."""
+"""What the tests of one core share: a core whose disk is as fast as it writes, on a clock that moves when asked."""
 
 from random import Random
 from typing import Any
@@ -45,7 +45,7 @@ def log(*epochs: int) -> LogView:
 
 
 class Bench:
-    """A core, and what it has saved, written, sent and told."""
+    """A core, and what it has saved, written, sent and answered."""
 
     def __init__(
         self,
@@ -130,13 +130,13 @@ class Bench:
 
     def answer_vote(self, node_id: int, *, granted: bool, election: Election | None = None) -> None:
         """A voter answers."""
-        told = election or Election(epoch=self.core.epoch)
-        self.answer(node_id, vote_response(ErrorCode.NONE, told, granted=granted))
+        response_election = election or Election(epoch=self.core.epoch)
+        self.answer(node_id, vote_response(ErrorCode.NONE, response_election, granted=granted))
 
     def answer_fetch(self, node_id: int, records: bytes = b"", **values: Any) -> None:
         """The leader answers a fetch."""
-        told = Election(epoch=self.core.epoch, leader_id=node_id)
-        body = fetch_response(ErrorCode.NONE, told, log_start_offset=0, **values)
+        election = Election(epoch=self.core.epoch, leader_id=node_id)
+        body = fetch_response(ErrorCode.NONE, election, log_start_offset=0, **values)
         body.responses[0].partitions[0].records = records
         self.answer(node_id, body)
 

@@ -139,22 +139,26 @@ class Invariants:
                 f"node {node.id} votes in epoch {epoch} for {candidate}, and {node.election} is on its disk"
             )
 
-    # What clients are told
+    # Answers to clients
 
     def acknowledged(self, proposal: Proposal, content: bytes) -> None:
         """What a leader calls committed is committed, where it says."""
-        found = [batch for batch in self.committed if batch.base_offset == proposal.first_offset]
-        if not found or found[0].epoch != proposal.epoch or content not in found[0].content:
-            raise Violation(f"{proposal} was acknowledged, and {found} is committed there")
+        committed_batches = [batch for batch in self.committed if batch.base_offset == proposal.first_offset]
+        if (
+            not committed_batches
+            or committed_batches[0].epoch != proposal.epoch
+            or content not in committed_batches[0].content
+        ):
+            raise Violation(f"{proposal} was acknowledged, and {committed_batches} is committed there")
 
     # A life, and the end
 
     def began(self, node: "Node") -> None:
-        """A node that comes back remembers every epoch that it has told of."""
+        """A node that comes back remembers every epoch that it has sent."""
         assert node.core is not None
-        told = self.told_epochs.get(node.id, 0)
-        if node.core.epoch < told:
-            raise Violation(f"node {node.id} began in epoch {node.core.epoch}, and had told of epoch {told}")
+        told_epoch = self.told_epochs.get(node.id, 0)
+        if node.core.epoch < told_epoch:
+            raise Violation(f"node {node.id} began in epoch {node.core.epoch}, and had told of epoch {told_epoch}")
 
     def matching(self, everyone: Iterable["Node"]) -> None:
         """Two logs that have a batch of one epoch at one offset have the same batches before it."""

@@ -130,10 +130,10 @@ def _waits_for_ever(_: Any) -> Any:
 
 def _everything_is_committed(original: Any) -> Any:
     def decided(self: Any) -> Any:
-        found = original(self)
+        outcomes = original(self)
         left = tuple(self._proposals)
         self._proposals.clear()
-        return (*found, *left)
+        return (*outcomes, *left)
 
     return decided
 

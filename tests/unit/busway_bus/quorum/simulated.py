@@ -1,6 +1,6 @@
 """A quorum of pure cores in virtual time, under a seed: disks that lose what was not flushed, a network that does what networks do, clocks askew.
 
-Here: the driver, as dull as the real one is to be, the disk, the network, faults, clients.
+Here: the driver, as dull as the real one, the disk, the network, faults, clients.
 Not here: what must hold (`invariants`). A seed draws which of these faults exist at all, and how bad they are.
 `run(seed)` is one run: faults, then none, and within `HEALED_WITHIN_MS` there must be one leader, and everything that
 is proposed then committed everywhere.
@@ -292,7 +292,7 @@ class Simulation:
     # Clients
 
     def client(self) -> None:
-        """Somebody proposes to a node that it takes for the leader."""
+        """A client proposes to a node that it takes for the leader."""
         self.propose(self.chance.choice(list(self.nodes.values())))
         leaders = [node for node in self.nodes.values() if node.core is not None and node.core.role is Role.LEADER]
         if leaders:
@@ -340,8 +340,8 @@ class Simulation:
                 node = self.chance.choice(list(self.nodes.values()))
                 node.frozen_until_ms = self.now_ms + self.chance.uniform(50, 1_000)
             case "isolate":
-                one = self.chance.choice(ids)
-                self.cut = {(a, b) for a in ids for b in ids if (a == one) != (b == one)}
+                node_id = self.chance.choice(ids)
+                self.cut = {(a, b) for a in ids for b in ids if (a == node_id) != (b == node_id)}
             case "one_way":
                 self.cut.add((self.chance.choice(ids), self.chance.choice(ids)))
             case "ring":
@@ -403,7 +403,7 @@ class Simulation:
 
 
 def _write(log: list[Batch], write: LogWrite) -> None:
-    """Change a log as it is told."""
+    """Change a log as the core says."""
     if write.truncate_to is not None:
         while log and log[-1].next_offset > write.truncate_to:
             log.pop()

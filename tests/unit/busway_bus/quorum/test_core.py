@@ -200,7 +200,7 @@ def test_a_vote_is_given_once_in_an_epoch_and_remembered_over_a_restart() -> Non
 
 
 def test_an_answer_waits_for_the_disk() -> None:
-    """A vote is not told before it is kept."""
+    """A vote is not sent before it is kept."""
     bench = Bench(disk_works=False)
     assert bench.ask_for_vote(SECOND, 1, LogView()) is None
     assert bench.saved == [Election(epoch=1).voting_for(SECOND)]
@@ -249,7 +249,7 @@ def test_requests_for_something_else_are_refused_as_a_whole() -> None:
 
 
 def test_a_second_leader_of_an_epoch_is_not_believed() -> None:
-    """INVALID_REQUEST; nor is whoever says that this node leads."""
+    """INVALID_REQUEST; nor is a node that says that this node leads."""
     bench = in_role(Role.FOLLOWER)
     assert bench.tell_of_leader(THIRD, 1).error_code == ErrorCode.INVALID_REQUEST
     assert bench.tell_of_leader(ME, 2).error_code == ErrorCode.INVALID_REQUEST
@@ -282,7 +282,7 @@ def test_late_answers_to_a_pre_vote_elect_nobody() -> None:
 
 
 def test_a_leader_commits_what_a_majority_has_flushed() -> None:
-    """Its proposals come back in their order, once each; nothing is told before a record of its epoch is on a majority."""
+    """Its proposals come back in their order, once each; nothing is answered before a record of its epoch is on a majority."""
     bench = in_role(Role.LEADER, view=log(0, 0))
     first, second = bench.propose(b"a"), bench.propose(b"b")
     assert (first.first_offset, second.first_offset) == (3, 4)
@@ -365,7 +365,7 @@ def test_a_leader_without_a_majority_resigns() -> None:
     assert bench.discarded == [proposal]
     body = bench.last_to(2).body
     assert isinstance(body, EndQuorumEpochRequest)
-    assert [one.candidate_id for one in body.topics[0].partitions[0].preferred_candidates] == [2, 3]
+    assert [candidate.candidate_id for candidate in body.topics[0].partitions[0].preferred_candidates] == [2, 3]
     with pytest.raises(NotLeading):
         bench.core.propose(batch(), bench.now_ms)
 
@@ -498,7 +498,7 @@ def test_an_answer_that_is_not_waited_for_changes_nothing() -> None:
 
 
 def test_successors_of_a_leader_that_resigns_stand_by_their_rank() -> None:
-    """The first at once, others later; whoever is not told waits for the fetch timeout."""
+    """The first at once, others later; a node without it waits for the fetch timeout."""
     first, second = in_role(Role.FOLLOWER), in_role(Role.FOLLOWER)
     first.tell_of_end(SECOND, 1, ME, THIRD)
     assert first.core.role is Role.PROSPECTIVE
@@ -523,10 +523,10 @@ def test_an_observer_finds_the_leader_and_never_stands() -> None:
     bench.wait(10 * SETTINGS.fetch_timeout_ms)
     assert bench.core.role is Role.UNATTACHED
     asked = bench.sent[-1].to
-    told = Election(epoch=4, leader_id=5 - asked)
-    bench.answer(asked, fetch_response(ErrorCode.NOT_LEADER_OR_FOLLOWER, told, log_start_offset=0))
-    assert (bench.core.role, bench.core.leader_id) == (Role.FOLLOWER, told.leader_id)
-    bench.answer_fetch(told.leader_id, batch(offset=0, epoch=4), high_watermark=1)
+    election = Election(epoch=4, leader_id=5 - asked)
+    bench.answer(asked, fetch_response(ErrorCode.NOT_LEADER_OR_FOLLOWER, election, log_start_offset=0))
+    assert (bench.core.role, bench.core.leader_id) == (Role.FOLLOWER, election.leader_id)
+    bench.answer_fetch(election.leader_id, batch(offset=0, epoch=4), high_watermark=1)
     assert bench.applied == [1]
     bench.wait(10 * SETTINGS.fetch_timeout_ms)
     assert bench.core.role is Role.FOLLOWER

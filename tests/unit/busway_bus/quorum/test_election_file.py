@@ -72,7 +72,7 @@ def test_a_power_cut_at_any_step_leaves_the_old_one_or_the_new_one() -> None:
     ],
 )
 def test_a_damaged_one_is_an_error_with_a_remedy(content: bytes) -> None:
-    """It is a damaged log to whoever starts the node: never a beginning of all elections."""
+    """It is a damaged log at a start of the node: never a beginning of all elections."""
     files = disk()
     files.replace(f"{DIRECTORY}/quorum-state", content)
     with pytest.raises(DamagedElection, match=r"quorum-state is damaged: .*Restore it from a copy") as problem:

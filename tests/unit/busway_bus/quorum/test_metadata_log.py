@@ -88,10 +88,10 @@ def raw(*records):
 
 
 class Watcher:
-    """A follower that notes what it is told, and may be made to wait."""
+    """A follower that records its notifications, and may be made to wait."""
 
     def __init__(self):
-        self.told = []
+        self.notified = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.entered = asyncio.Event()
@@ -99,7 +99,7 @@ class Watcher:
     async def __call__(self, image, delta):
         self.entered.set()
         await self.gate.wait()
-        self.told.append((image, list(delta.changed), dict(delta.removed), set(delta.configured)))
+        self.notified.append((image, list(delta.changed), dict(delta.removed), set(delta.configured)))
 
 
 async def test_commands_are_durable_followed_and_there_after_a_restart():
@@ -113,7 +113,7 @@ async def test_commands_are_durable_followed_and_there_after_a_restart():
     await node.run(lambda image: grow(with_broker(image), PartitionCount(name="t", count=3)))
     await node.run(creation("u", U))
     await node.run(lambda image: delete(image, "u"))
-    assert [entry[1:] for entry in watcher.told[1:]] == [
+    assert [entry[1:] for entry in watcher.notified[1:]] == [
         (["t"], {}, {"t"}),
         (["t"], {}, set()),
         (["u"], {}, {"u"}),
@@ -121,7 +121,7 @@ async def test_commands_are_durable_followed_and_there_after_a_restart():
     ]
     files.cut_power(lambda limit: 0)
     again = start(files)
-    assert again.image == node.image == watcher.told[-1][0]
+    assert again.image == node.image == watcher.notified[-1][0]
     assert len(again.image.topics["t"].partitions) == 3
 
 
@@ -137,7 +137,7 @@ async def test_what_was_asked_is_carried_out_although_the_asker_is_cancelled(poi
     flusher.gate.set()
     await node.format()
     await node.run(creation())
-    watcher.told.clear()
+    watcher.notified.clear()
     first = None
     if point == "queued":
         flusher.gate.clear()
@@ -159,7 +159,7 @@ async def test_what_was_asked_is_carried_out_although_the_asker_is_cancelled(poi
     if first is not None:
         await first
     assert "t" not in node.image.topics
-    assert watcher.told[-1][0] is node.image
+    assert watcher.notified[-1][0] is node.image
     assert start(files).image == node.image
     with pytest.raises(KafkaError) as again:
         await node.run(lambda image: delete(image, "t"))
@@ -231,7 +231,7 @@ async def test_every_flipped_bit_is_found_after_a_clean_stop_too():
     image = node.image
     store.close()
     whole, mark = files.read_bytes(LOG), files.read_bytes(".kafka_cleanshutdown")
-    told = []
+    problems = []
     for bit in range(0, len(whole) * 8, 5):
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << bit % 8
@@ -241,10 +241,10 @@ async def test_every_flipped_bit_is_found_after_a_clean_stop_too():
         try:
             assert start(files).image == image, bit
         except CorruptLog as problem:
-            told.append(str(problem))
-    assert len(told) > len(whole)
-    assert all("restore __cluster_metadata-0 from a copy" in text for text in told)
-    assert not any("accept the loss" in text for text in told)
+            problems.append(str(problem))
+    assert len(problems) > len(whole)
+    assert all("restore __cluster_metadata-0 from a copy" in text for text in problems)
+    assert not any("accept the loss" in text for text in problems)
 
 
 @pytest.mark.parametrize("number", [28, 5], ids=["full", "failing"])
@@ -281,7 +281,7 @@ async def test_a_disk_that_failed_takes_no_more_commands():
 
 
 async def test_a_follower_that_fails_does_not_undo_what_is_on_disk(caplog):
-    """The others are told, the image is the new one, and whoever asked gets the reply."""
+    """The others are notified, the image is the new one, and the client gets the reply."""
     files, watcher = SimFiles(), Watcher()
     node = start(files)
 
@@ -293,7 +293,7 @@ async def test_a_follower_that_fails_does_not_undo_what_is_on_disk(caplog):
     await node.subscribe(watcher)
     assert (await node.run(creation())).name == "t"
     assert "t" in node.image.topics
-    assert watcher.told[-1][0] is node.image
+    assert watcher.notified[-1][0] is node.image
     assert "planted" in caplog.text
 
 
@@ -311,7 +311,7 @@ async def test_too_many_commands_are_refused(monkeypatch):
 
 
 async def test_what_touches_no_topic_does_not_wait_for_topics_that_are_being_made():
-    """A thousand partitions take a second to make; a producer's id is told meanwhile."""
+    """A thousand partitions take a second to make; a producer's id is answered meanwhile."""
     files, watcher = SimFiles(), Watcher()
     node = start(files)
     await node.subscribe(watcher)
@@ -333,7 +333,7 @@ async def test_what_touches_no_topic_does_not_wait_for_topics_that_are_being_mad
 
 
 async def test_it_goes_on_deciding_while_the_disk_is_waited_for_and_tells_in_order():
-    """Each decision knows of those before it; what follows from one that is not durable yet is not told either."""
+    """Each decision knows of those before it; what follows from one that is not durable yet is not answered either."""
     files, watcher, flusher = SimFiles(), Watcher(), HeldFlusher()
     node = start(files, flusher)
     await node.subscribe(watcher)
@@ -350,13 +350,13 @@ async def test_it_goes_on_deciding_while_the_disk_is_waited_for_and_tells_in_ord
     await node.drain()
     assert asked[1].exception().code is ErrorCode.TOPIC_ALREADY_EXISTS
     assert [task.exception() for task in (asked[0], asked[2], asked[3])] == [None] * 3
-    assert [entry[1:3] for entry in watcher.told[1:]] == [(["t"], {}), (["u"], {}), ([], {T: "t"})]
-    assert node.image is watcher.told[-1][0]
+    assert [entry[1:3] for entry in watcher.notified[1:]] == [(["t"], {}), (["u"], {}), ([], {T: "t"})]
+    assert node.image is watcher.notified[-1][0]
     assert start(files).image == node.image
 
 
 async def test_what_was_decided_on_what_never_became_durable_is_refused():
-    """The disk fails under the first: the second, which was refused because of the first, is not told that."""
+    """The disk fails under the first: the second, which was refused because of the first, does not get that answer."""
     files, flusher = SimFiles(), HeldFlusher()
     node = start(files, flusher)
     files.failing_syncs = True
@@ -369,7 +369,7 @@ async def test_what_was_decided_on_what_never_became_durable_is_refused():
 
 
 async def test_a_refusal_is_told_when_the_image_shows_what_it_rests_on():
-    """A topic that is being opened is there already for a second request: whoever is told so finds it in the image."""
+    """A topic that is being opened is there already for a second request: a client with that answer finds it in the image."""
     node, watcher = start(SimFiles()), Watcher()
     await node.subscribe(watcher)
     await node.format()
@@ -381,7 +381,7 @@ async def test_a_refusal_is_told_when_the_image_shows_what_it_rests_on():
     await asyncio.sleep(0)  # it is asked
     while node._writer is not None or node._undecided:
         await asyncio.sleep(0)
-    await asyncio.sleep(0)  # whoever asked would have been told by now
+    await asyncio.sleep(0)  # an answer would have come by now
     assert not second.done() or "t" in node.image.topics
     watcher.gate.set()
     with pytest.raises(KafkaError) as refusal:
@@ -430,7 +430,7 @@ async def turns(count=10):
 
 
 async def test_a_lost_leadership_throws_the_undecided_away():
-    """Whoever asked is told NOT_CONTROLLER, refusals too, and what comes to be committed there later is another's."""
+    """Waiting clients get NOT_CONTROLLER, refusals too, and what comes to be committed there later is another's."""
     node, writer = led()
     asked = [asyncio.ensure_future(node.run(command)) for command in (creation(), creation(), creation("u", U))]
     await turns()
@@ -446,7 +446,7 @@ async def test_a_lost_leadership_throws_the_undecided_away():
 
 
 async def test_a_leadership_that_ends_while_something_is_proposed_leaves_nothing_behind():
-    """The step that takes the proposal in may be the one that finds that nobody fetches any more (what was held then came out as done)."""
+    """The step that takes the proposal in may be the one that finds that no follower fetches any more (what was held then came out as done)."""
     node, writer = led()
     writer.on_propose = node.lost
     with pytest.raises(KafkaError) as refused:

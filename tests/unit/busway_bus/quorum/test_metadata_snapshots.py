@@ -205,7 +205,7 @@ async def test_a_damaged_snapshot_falls_back_to_the_one_before(spoil, caplog):
 
 
 async def test_a_log_that_ends_before_its_snapshot_is_refused():
-    """It was cut: nobody knows what came behind."""
+    """It was cut: it is unknown what came behind."""
     files = SimFiles()
     broker = Broker(files)
     await broker.register()

@@ -59,7 +59,7 @@ def test_a_vote_stays_given_in_its_epoch_and_not_beyond() -> None:
     ],
 )
 def test_a_node_begins_as_its_disk_says(election: Election, role: Role) -> None:
-    """Whoever led does not lead or vote again in that epoch."""
+    """A former leader does not lead or vote again in that epoch."""
     assert role_at_start(election, ME, votes=True) is role
 
 
@@ -95,7 +95,7 @@ def test_what_a_majority_has_is_committed_from_the_leaders_own_epoch_on(
 
 
 def test_a_ballot_counts_each_voter_once() -> None:
-    """Its first answer, and nobody's who does not vote."""
+    """Its first answer, and none of a node that does not vote."""
     ballot = Ballot(voters=(1, 2, 3, 4, 5), granted={1})
     for voter, granted in ((2, False), (2, True), (9, True), (3, True)):
         ballot.record(voter, granted=granted)
@@ -184,7 +184,7 @@ def test_a_version_is_supported_when_all_voters_know_it() -> None:
 
 
 def test_caught_up_is_who_has_now_what_was_there_when_it_asked_before() -> None:
-    """Otherwise nobody ever is, in a log that grows (KIP-836)."""
+    """Otherwise none ever is, in a log that grows (KIP-836)."""
     followers = Followers(VoterSet.fixed((1, 2, 3)), 1)
     followers.fetched(SECOND, 5, 10, 100)
     assert followers.voters[2].caught_up_ms == -1
@@ -212,7 +212,7 @@ def test_observers_are_counted_in_bounds_and_forgotten() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs", "parted", "cut"),
+    ("leader_epochs", "theirs", "parted", "cut"),
     [
         ((1, 1, 1), (1, 1, 1), None, 3),
         ((1, 1, 1), (1,), None, 1),
@@ -223,9 +223,11 @@ def test_observers_are_counted_in_bounds_and_forgotten() -> None:
         ((1, 1), (1, 1, 1), Diverging(OffsetAndEpoch(2, 1)), 2),
     ],
 )
-def test_logs_part_by_epoch(mine: tuple[int, ...], theirs: tuple[int, ...], parted: Diverging | None, cut: int) -> None:
+def test_logs_part_by_epoch(
+    leader_epochs: tuple[int, ...], theirs: tuple[int, ...], parted: Diverging | None, cut: int
+) -> None:
     """The leader names the largest epoch that both may have, and the other cuts there (KIP-101, KIP-595)."""
-    leader, follower = log(*mine), log(*theirs)
+    leader, follower = log(*leader_epochs), log(*theirs)
     assert leader.where_parted(follower.end_offset, follower.last_epoch) == parted
     if parted is not None:
         assert follower.truncation_offset(parted.end) == cut
@@ -241,9 +243,9 @@ def test_who_is_behind_the_beginning_is_told_of_the_snapshot() -> None:
 
 def test_a_log_covers_another_by_last_epoch_then_by_length() -> None:
     """What a vote asks for."""
-    mine = log(1, 2, 2)
+    own_log = log(1, 2, 2)
     assert [
-        mine.is_covered_by(log(*theirs).end) for theirs in ((1, 2, 2), (1, 2), (3,), (1, 1, 1, 1), (2, 2, 2, 2))
+        own_log.is_covered_by(log(*theirs).end) for theirs in ((1, 2, 2), (1, 2), (3,), (1, 1, 1, 1), (2, 2, 2, 2))
     ] == [
         True,
         False,
@@ -254,7 +256,7 @@ def test_a_log_covers_another_by_last_epoch_then_by_length() -> None:
 
 
 def test_a_follower_asks_back_where_its_epochs_are_finer_than_the_leaders() -> None:
-    """It cuts where its own last shared epoch ends, and is told more with the next fetch."""
+    """It cuts where its own last shared epoch ends, and learns more with the next fetch."""
     follower = log(1, 1, 3, 3)
     assert follower.truncation_offset(OffsetAndEpoch(3, 2)) == 2
 
@@ -285,7 +287,7 @@ def test_nothing_is_sent_before_what_it_rests_on_is_on_disk() -> None:
 
 
 def test_requests_that_were_given_up_while_the_disk_was_full_are_never_sent() -> None:
-    """Of those to one node the newest is left, however long that takes; what others are told or asked stays."""
+    """Of those to one node the newest is left, however long that takes; what others are answered or asked stays."""
     outbox = Outbox()
     outbox.save(Election(epoch=1))
     answer = Reply(waiter="w", body=fetch_response(ErrorCode.NONE, Election(), log_start_offset=0))
@@ -312,7 +314,7 @@ def test_a_flush_of_what_was_cut_counts_for_what_is_left() -> None:
 
 
 def test_a_refused_read_waits_for_the_epoch_that_it_tells_of() -> None:
-    """It was kept back for less; told at once, a crash could make it untrue (found by seed 28 of the simulation)."""
+    """It was kept back for less; sent at once, a crash could make it untrue (found by seed 28 of the simulation)."""
     outbox = Outbox()
     outbox.append(LogWrite(batches=(b"",)))
     answer = fetch_response(ErrorCode.NONE, Election(epoch=1, leader_id=1), log_start_offset=0)

@@ -16,8 +16,8 @@ STEP = 25
 def test_seeds_hold(first: int) -> None:
     """The invariants hold through crashes, cuts, partitions and lost messages; the faults over, everything is committed everywhere."""
     done = [run(seed) for seed in range(first, first + STEP)]
-    assert sum(one.invariants.elections for one in done) > STEP
-    assert sum(one.acknowledged for one in done) > 10 * STEP
+    assert sum(simulation.invariants.elections for simulation in done) > STEP
+    assert sum(simulation.acknowledged for simulation in done) > 10 * STEP
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ def leader(high_watermark: int, flushed: int, end: int) -> PartitionState:
 
 
 def waiting(*places: tuple[str, int, int]) -> tuple[Acknowledgements, list[tuple[str, KafkaError | None]]]:
-    """Producers (name, last offset, acks), and what they will be told."""
+    """Producers (name, last offset, acks), and their answers."""
     acknowledgements, answers = Acknowledgements(), []
     for name, last_offset, acks in places:
         acknowledgements.add(last_offset, acks, partial(lambda name, problem: answers.append((name, problem)), name))
@@ -46,7 +46,7 @@ def test_a_duplicate_of_an_earlier_batch_does_not_wait_for_later_ones():
 
 
 def test_a_failed_disk_answers_all():
-    """Nobody is left waiting for a node that acknowledges nothing any more."""
+    """No producer is left waiting for a node that acknowledges nothing any more."""
     acknowledgements, answers = waiting(("a", 0, ACKS_ALL), ("b", 0, ACKS_LEADER))
     problem = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
     acknowledgements.fail(problem)

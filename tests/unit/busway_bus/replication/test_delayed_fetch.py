@@ -35,7 +35,7 @@ class Fetch:
 
 
 async def test_a_partition_that_is_enough_ends_it_once() -> None:
-    """Whoever moved the high watermark goes on first."""
+    """The fetch that moved the high watermark goes on first."""
     fetch = Fetch()
     first, second = fetch.partitions
     fetch.wait.look_at(second)

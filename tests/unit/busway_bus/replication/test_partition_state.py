@@ -184,7 +184,7 @@ def test_an_old_record_or_answer_changes_nothing():
 
 
 def test_a_leader_that_becomes_a_follower_lets_go_of_who_waits():
-    """Whoever waits for an acknowledgement is sent to the new leader."""
+    """A producer that waits for an acknowledgement is sent to the new leader."""
     state = leader((ME, SECOND))
     state.appended(10)
     effects = state.registered(image((ME, SECOND), leader=SECOND, epoch=1, partition_epoch=1), now_ms=0)
@@ -207,7 +207,7 @@ def test_readers_of_committed_transactions_stop_where_the_oldest_open_one_begins
 
 
 def test_the_end_of_a_transaction_counts_when_it_is_committed_itself():
-    """Until then a reader could be told of an outcome that a crash takes back."""
+    """Until then a reader could see an outcome that a crash takes back."""
     state = leader()
     state.transaction_began(0)
     state.appended(2)
@@ -346,11 +346,11 @@ class ThreeReplicas(RuleBasedStateMachine):
             self.acknowledgements.add(last, acks, acknowledged)
 
     @precondition(lambda self: not self.leads)
-    @rule(count=st.integers(1, 5), told=st.integers(0, 50))
-    def copy(self, count: int, told: int) -> None:
+    @rule(count=st.integers(1, 5), high_watermark=st.integers(0, 50))
+    def copy(self, count: int, high_watermark: int) -> None:
         """A fetch from the leader was answered."""
         self.happened(self.state.appended(self.state.log_end_offset + count))
-        self.happened(self.state.leader_high_watermark(told))
+        self.happened(self.state.leader_high_watermark(high_watermark))
 
     @precondition(lambda self: not self.leads)
     @rule(back=st.integers(0, 5))

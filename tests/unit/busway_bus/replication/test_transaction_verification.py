@@ -65,5 +65,5 @@ async def test_without_a_coordinator_a_producer_comes_again():
     assert refused is not None
     assert refused.code is ErrorCode.NOT_ENOUGH_REPLICAS
     verifications.verifier = Silent()
-    told = await verifications.verify("x", (7, 0), [("t", 0), ("t", 1)], **ask)
-    assert [problem and problem.code for problem in told.values()] == [None, ErrorCode.NOT_ENOUGH_REPLICAS]
+    problems = await verifications.verify("x", (7, 0), [("t", 0), ("t", 1)], **ask)
+    assert [problem and problem.code for problem in problems.values()] == [None, ErrorCode.NOT_ENOUGH_REPLICAS]

@@ -44,19 +44,19 @@ async def test_one_connection_waits_for_one_turn_of_a_host_of_500(clock: list[fl
 
 
 async def test_a_turn_is_short_while_others_wait(clock: list[float], turns: FairScheduler) -> None:
-    """And goes on where nobody does, until the round is over."""
-    told = []
+    """And goes on where no other waits, until the round is over."""
+    turns_over = []
 
     def turn() -> None:
-        told.append(turns.over())
+        turns_over.append(turns.over())
         clock[0] += TURN_S
-        told.append(turns.over())
+        turns_over.append(turns.over())
 
     turns.wait("a", turn)
     turns.wait("a", turn)
-    while len(told) < 4:
+    while len(turns_over) < 4:
         await asyncio.sleep(0)
-    assert told == [False, True, False, False]
+    assert turns_over == [False, True, False, False]
     assert not turns.over()
     clock[0] += 0.005
     assert turns.over()
@@ -66,7 +66,7 @@ async def test_a_turn_is_short_while_others_wait(clock: list[float], turns: Fair
 
 
 async def test_long_work_is_done_a_round_at_a_time(clock: list[float], turns: FairScheduler) -> None:
-    """Another client's turn comes between; what it raises is raised, and what nobody waits for is closed."""
+    """Another client's turn comes between; what it raises is raised, and what no task waits for is closed."""
     done = []
 
     def steps(name: str, count: int) -> Generator[None, None, str]:
@@ -95,7 +95,7 @@ async def test_long_work_is_done_a_round_at_a_time(clock: list[float], turns: Fa
 
 
 async def test_an_answer_goes_with_whoever_waited_for_it() -> None:
-    """Not when somebody looks for garbage: describing much left thirty megabytes each time."""
+    """Not when garbage is collected: describing much left thirty megabytes each time."""
 
     class Answer:
         """Large."""

@@ -1,4 +1,4 @@
-"""What answers take while nobody reads them, who has to go when all of them take too much, and whose turn it is to write."""
+"""What answers take while they are not read, which connection is closed when all of them take too much, and whose turn it is to write."""
 
 import asyncio
 

@@ -207,7 +207,7 @@ async def test_many_who_send_at_once_are_read_from_in_many_rounds() -> None:
         read = rounds = 0
         while read < len(made):
             await asyncio.sleep(0)
-            before, read = read, sum(one._partial_since is not None for one in made)
+            before, read = read, sum(stream._partial_since is not None for stream in made)
             assert read - before < 15
             rounds += 1
         assert rounds > 5

@@ -66,7 +66,7 @@ class Connection:
         self.stream.abort()
 
     def lost(self) -> None:
-        """Told."""
+        """Note the end of the connection."""
         self.over.set()
 
 
@@ -215,7 +215,7 @@ async def test_a_client_that_goes_leaves_nothing_behind(pair: Pair, part: Callab
 async def test_a_file_that_became_shorter_ends_the_answer(
     pair: Pair, part: Callable[[int, int], FileSlice], size: int
 ) -> None:
-    """What is missing cannot be made up: the connection is told, whichever way the bytes would have gone."""
+    """What is missing cannot be made up: the connection learns of it, whichever way the bytes would have gone."""
     pair.stream.put([b"head", part(FILE_BYTES - 10, size)])
     async with asyncio.timeout(patient(10)):
         reading = asyncio.ensure_future(pair.read(size))
@@ -258,7 +258,7 @@ async def test_pages_that_are_on_disk_are_brought_beside_the_loop(
 
 @pytest.mark.parametrize("size", [-1, 64 * 1024])
 async def test_who_comes_has_the_send_buffer_of_the_listener(size: int) -> None:
-    """Linux doubles what it is told; without a size it is not told any."""
+    """Linux doubles a given size; without one the option is not set."""
     came: asyncio.Queue[Stream] = asyncio.Queue()
     door = SocketAcceptor(came.put_nowait, Shared(), backlog=8, send_buffer_bytes=size)
     with socket.socket() as untold:
@@ -327,7 +327,7 @@ async def test_what_comes_waits_for_its_turn(pair: Pair) -> None:
 
 @pytest.mark.parametrize("pair", ["socket"], indirect=True)
 async def test_a_turn_comes_when_the_client_is_gone(pair: Pair) -> None:
-    """Nothing is read from a socket that may be somebody else's by now."""
+    """Nothing is read from a socket that may be another connection's by now."""
     pair.connection.is_its_turn = False
     pair.client.send(b"x")
     while not pair.connection.later:

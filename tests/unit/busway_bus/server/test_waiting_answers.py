@@ -1,4 +1,4 @@
-"""What a connection holds while an earlier answer is not there: it counts, whoever has made it wait."""
+"""What a connection holds while an earlier answer is not there: it counts, whatever made it wait."""
 
 import asyncio
 from dataclasses import replace
@@ -117,7 +117,7 @@ async def test_answers_that_wait_behind_another_are_counted(*, at_once: bool) ->
 
 
 async def test_answers_of_a_client_that_is_gone_are_let_go() -> None:
-    """They wait for nobody."""
+    """They wait for no other."""
     bench = Bench()
     first, _ = reply(pipelined=True)
     second, made = reply(pipelined=False)

@@ -21,7 +21,7 @@ class Ticks:
 
 
 async def test_each_has_a_round_by_itself_in_order() -> None:
-    """Who goes away while it waits takes nobody's."""
+    """Who goes away while it waits takes no other's."""
     rounds, ticks = Rounds(), Ticks()
     had: list[tuple[int, int]] = []
 

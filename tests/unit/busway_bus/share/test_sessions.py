@@ -37,7 +37,7 @@ def test_epochs() -> None:
 
 
 def test_partitions_come_and_go() -> None:
-    """New ones are told of once; what has given comes last."""
+    """New ones are returned once; what has given comes last."""
     sessions = ShareSessions(10)
     session = sessions.open("g", "a", places(0, 1))
     sessions.resume("g", "a", 1, places(1, 2), places(0, 7))

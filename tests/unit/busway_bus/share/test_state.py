@@ -47,8 +47,8 @@ def say(
     state: SharePartitionState, first: int, last: int, *types: int, member: str = "a", limits: ShareLimits = LIMITS
 ) -> list[StateBatch]:
     """Acknowledge and have it written; what was written."""
-    told = [Acknowledgement(first=first, last=last, types=types)]
-    change = state.acknowledge(member, told, limits, 0)
+    acknowledgements = [Acknowledgement(first=first, last=last, types=types)]
+    change = state.acknowledge(member, acknowledgements, limits, 0)
     state.commit(change)
     return change.batches
 
@@ -139,7 +139,7 @@ def test_what_was_not_delivered() -> None:
 
 
 def test_locks_end() -> None:
-    """What nobody acknowledges is another's, as often as the limit says, and then given up."""
+    """What no member acknowledges is another's, as often as the limit says, and then given up."""
     state, limits = begun(), ShareLimits(lock_ms=10, delivery_count=2)
     take(state, [(0, 1)], limits=limits)
     assert state.expire(limits, 9).batches == []
@@ -151,7 +151,7 @@ def test_locks_end() -> None:
 
 
 def test_locks_are_renewed() -> None:
-    """A renewed lock begins anew, for the records that are named; not where the group may not."""
+    """A renewed lock begins again, for the records that are named; not where the group may not."""
     state = begun()
     take(state, [(0, 9)])
     change = state.acknowledge("a", [Acknowledgement(first=0, last=4, types=[4])], LIMITS, 500)
@@ -175,7 +175,7 @@ def test_a_member_leaves() -> None:
 
 
 def test_the_log_is_cut() -> None:
-    """What the log has no more is done with, whoever has it."""
+    """What the log has no more is done with, also while a member has it."""
     state = begun()
     take(state, [(0, 9), (10, 19)], batch_size=5)
     assert not state.log_start_moved(0)
@@ -198,7 +198,7 @@ def test_compaction_takes_records_that_were_released() -> None:
 
 
 def test_whole_batches_and_the_limit_of_records() -> None:
-    """max_records is passed to the end of a batch; new records are told in parts of the batch size."""
+    """max_records is passed to the end of a batch; new records are returned in parts of the batch size."""
     state = begun()
     log = [(0, 9), (10, 19), (20, 29), (30, 39)]
     assert take(state, log, max_records=15, batch_size=10) == [(0, 9, 1), (10, 19, 1)]
@@ -222,7 +222,7 @@ def test_no_more_than_asked_for() -> None:
 
 
 def test_as_many_as_may_be_locked() -> None:
-    """Behind the limit nobody gets anything new, but what was released."""
+    """Behind the limit no member gets anything new, but what was released."""
     state, limits = begun(), ShareLimits(in_flight=10)
     assert take(state, [(0, 3), (4, 7), (8, 11), (12, 15)], limits=limits) == [(0, 11, 1)]
     assert not state.can_acquire(limits)
@@ -234,7 +234,7 @@ def test_as_many_as_may_be_locked() -> None:
 
 
 def test_what_an_earlier_leader_left() -> None:
-    """States and counts are taken over; what it had given away, and was told nothing of, comes first."""
+    """States and counts are taken over; what it had given away, and did not persist, comes first."""
     state = begun(5, kept(5, 6, ACKNOWLEDGED), kept(10, 14, ACKNOWLEDGED), kept(18, 19, AVAILABLE, 3))
     assert (state.start, state.end, state.complete_count, state.next_fetch_offset) == (7, 20, 5, 7)
     log = [(0, 8), (9, 12), (13, 30)]
@@ -246,7 +246,7 @@ def test_what_an_earlier_leader_left() -> None:
 
 
 def test_gaps_that_the_log_has_lost() -> None:
-    """Records that nobody was told of and that are compacted away do not hold up the start."""
+    """Records that were never sent and that are compacted away do not hold up the start."""
     state = begun(0, kept(10, 14, ACKNOWLEDGED))
     assert take(state, [(5, 9), (10, 14), (15, 16)], max_records=3) == [(5, 9, 1)]
     assert state.start == 5
@@ -323,8 +323,8 @@ def test_acknowledgements_one_by_one_are_linear() -> None:
     say(state, 0, 9_999, *types, limits=limits)
     assert state.complete_count == 4_999, "the first one is done with"
     assert len(take(state, log, max_records=10_000, limits=limits)) == 5_000
-    told = [Acknowledgement(first=offset, last=offset, types=[2]) for offset in range(1, 10_000, 2)]
-    state.commit(state.acknowledge("a", told, limits, 0))
+    acknowledgements = [Acknowledgement(first=offset, last=offset, types=[2]) for offset in range(1, 10_000, 2)]
+    state.commit(state.acknowledge("a", acknowledgements, limits, 0))
     rolled_back = [(offset, offset) for offset in range(1, 10_000, 4)]
     assert len(take(state, log, max_records=10_000, limits=limits, aborted=rolled_back)) == 2_500
     assert state.start == 3
@@ -334,9 +334,9 @@ def test_a_record_that_is_acknowledged_twice_in_one_request() -> None:
     """Nothing of the request holds."""
     state = begun()
     take(state, [(0, 9)])
-    told = [Acknowledgement(first=0, last=5, types=[1]), Acknowledgement(first=5, last=9, types=[1])]
+    acknowledgements = [Acknowledgement(first=0, last=5, types=[1]), Acknowledgement(first=5, last=9, types=[1])]
     with pytest.raises(KafkaError) as problem:
-        state.acknowledge("a", told, LIMITS, 0)
+        state.acknowledge("a", acknowledgements, LIMITS, 0)
     assert problem.value.code is ErrorCode.INVALID_RECORD_STATE
     assert say(state, 0, 9, 1) == [kept(0, 9, ACKNOWLEDGED)]
 
@@ -360,7 +360,7 @@ def test_what_many_members_say_is_kept_together() -> None:
 
 
 class Counting(InFlight):
-    """Counts how often all records are gone over for what is to be changed."""
+    """Counts how often all records are gone over for changes."""
 
     def __init__(self, batches: InFlight) -> None:
         super().__init__(batches)
@@ -379,7 +379,7 @@ def test_dead_letters_of_one_batch_are_taken_in_together(monkeypatch: pytest.Mon
     take(state, [(0, 3999)], max_records=4000, limits=limits)
     say(state, 0, 3999, *([4] + [3, 4] * 1999 + [3]), limits=limits)
     letters = state.letters(limits, 500)
-    assert [(one.first, one.last) for one in letters] == [(number, number) for number in range(1, 1000, 2)]
+    assert [(letter.first, letter.last) for letter in letters] == [(number, number) for number in range(1, 1000, 2)]
     joined, join = [], InFlight.join
     monkeypatch.setattr(InFlight, "join", lambda self: (joined.append(self), join(self)))
     batches = state.buried(letters)
@@ -396,7 +396,7 @@ def test_a_dead_letter_of_what_the_log_lost_meanwhile() -> None:
     take(state, [(0, 9)], limits=limits)
     say(state, 2, 8, 3, limits=limits)
     letters = state.letters(limits, 500)
-    assert [(one.first, one.last) for one in letters] == [(2, 8)]
+    assert [(letter.first, letter.last) for letter in letters] == [(2, 8)]
     state.log_start_moved(5)
     assert state.buried(letters) == [kept(5, 8, ARCHIVED)]
     assert state.buried(letters) == []

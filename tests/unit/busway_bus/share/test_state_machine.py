@@ -99,7 +99,7 @@ class Sharing(RuleBasedStateMachine):
         aborted=st.booleans(),
     )
     def fetch(self, member: str, wanted: int, size: int, record_limit: bool, aborted: bool) -> None:
-        """A member gets records that are nobody's, and is told their counts."""
+        """A member gets records that are free, with their counts."""
         if not self.state.can_acquire(self.limits):
             return
         offset = self.state.next_fetch_offset
@@ -176,9 +176,9 @@ class Sharing(RuleBasedStateMachine):
             and self.model[spot].member == member
             for spot in known
         )
-        told = Acknowledgement(first=first, last=last, types=types)
+        acknowledgement = Acknowledgement(first=first, last=last, types=types)
         try:
-            change = self.state.acknowledge(member, [told], self.limits, self.now)
+            change = self.state.acknowledge(member, [acknowledgement], self.limits, self.now)
         except KafkaError:
             assert not legal or len(known) < len(spots), "it has all of them"
             # A lock that was renewed before the refused part stays so.
@@ -264,12 +264,12 @@ class Sharing(RuleBasedStateMachine):
                 record.given_back(self.limits)
                 record.change = change if record.state is RecordState.ARCHIVING else None
                 expected.add((spot, int(record.state), record.count))
-        told = {
+        changed = {
             (spot, batch.delivery_state, batch.delivery_count)
             for batch in change.batches
             for spot in range(batch.first_offset, batch.last_offset + 1)
         }
-        assert told == expected
+        assert changed == expected
         self.write(change)
         self.settle()
 

@@ -19,21 +19,21 @@ def batch(first: int, last: int, state: int = 0, count: int = 1) -> StateBatch:
 @st.composite
 def batches(draw: st.DrawFn) -> list[StateBatch]:
     """Some, over each other or not."""
-    found = []
+    made_batches = []
     for _ in range(draw(st.integers(0, 6))):
         first = draw(st.integers(0, END))
         last = draw(st.integers(first, END))
-        found.append(batch(first, last, draw(st.sampled_from([0, 2, 4])), draw(st.integers(1, 3))))
-    return found
+        made_batches.append(batch(first, last, draw(st.sampled_from([0, 2, 4])), draw(st.integers(1, 3))))
+    return made_batches
 
 
-def table(told: list[StateBatch], start: int) -> dict[int, tuple[int, int]]:
+def table(merged: list[StateBatch], start: int) -> dict[int, tuple[int, int]]:
     """What counts for each offset: the highest delivery count, then the highest state."""
-    found: dict[int, tuple[int, int]] = {}
-    for one in told:
-        for offset in range(max(one.first_offset, start), one.last_offset + 1):
-            found[offset] = max(found.get(offset, (-1, -1)), (one.delivery_count, one.delivery_state))
-    return found
+    states: dict[int, tuple[int, int]] = {}
+    for state_batch in merged:
+        for offset in range(max(state_batch.first_offset, start), state_batch.last_offset + 1):
+            states[offset] = max(states.get(offset, (-1, -1)), (state_batch.delivery_count, state_batch.delivery_state))
+    return states
 
 
 @given(batches(), batches(), st.integers(-1, END))
@@ -45,11 +45,11 @@ def test_every_offset_is_what_the_table_says(first: list[StateBatch], then: list
     merged = combine(held, then, start)
     expected = table([*first, *then], start)
     assert {
-        offset: (one.delivery_count, one.delivery_state)
-        for one in merged
-        for offset in range(one.first_offset, one.last_offset + 1)
+        offset: (state_batch.delivery_count, state_batch.delivery_state)
+        for state_batch in merged
+        for offset in range(state_batch.first_offset, state_batch.last_offset + 1)
     } == expected
-    assert sum(one.last_offset - one.first_offset + 1 for one in merged) == len(expected)
+    assert sum(state_batch.last_offset - state_batch.first_offset + 1 for state_batch in merged) == len(expected)
     for before, after in pairwise(merged):
         assert before.last_offset < after.first_offset
         alike = (before.delivery_state, before.delivery_count) == (after.delivery_state, after.delivery_count)
@@ -62,6 +62,6 @@ def test_what_is_not_touched_costs_nothing() -> None:
     merged = combine(held, [batch(100_005, 100_006, 2)], NO_START)
     assert merged[:10_001] == held[:10_001]
     assert merged[10_001] == batch(100_005, 100_006, 2)
-    assert all(one is other for one, other in zip(merged[10_002:], held[10_001:], strict=True))
+    assert all(state_batch is other for state_batch, other in zip(merged[10_002:], held[10_001:], strict=True))
     stairs = [batch(number, 50_000 + number, 0, 1 + (20_000 - number)) for number in range(20_000)]
     assert len(combine((), stairs, NO_START)) == 20_000

@@ -21,7 +21,7 @@ KEY = SharePartitionKey(group_id="g", topic_id=TOPICS[0], partition=0)
 
 
 class Bench:
-    """A shard on a clock that only moves when told; its records go through bytes into a log."""
+    """A shard on a clock that only moves when asked; its records go through bytes into a log."""
 
     def __init__(self, updates_per_snapshot: int = 3) -> None:
         self.topics = set(TOPICS)
@@ -150,7 +150,7 @@ def test_who_is_behind_is_fenced() -> None:
 
 
 def test_what_is_not_there_or_makes_no_sense_is_refused() -> None:
-    """With Kafka's codes; a state that nobody began is summed up as one that knows nothing."""
+    """With Kafka's codes; a state that was not initialized is summed up as one that knows nothing."""
     bench = Bench()
     with refused(ErrorCode.INVALID_REQUEST):
         bench.read()
@@ -230,7 +230,7 @@ def test_states_of_deleted_topics_are_forgotten() -> None:
 
 
 def test_a_record_of_a_later_version_is_gone_past() -> None:
-    """A kind of key that is not known here, and a tombstone for an update, which nobody writes."""
+    """A kind of key that is not known here, and a tombstone for an update, which is never written."""
     assert ShareStateShard.decode(b"\x00\x07", b"") is None
     key, _ = ShareStateShard.encode(
         Change(KEY, ShareUpdateValue(snapshot_epoch=0, leader_epoch=0, start_offset=0, state_batches=[]))
@@ -255,7 +255,7 @@ OPERATIONS = st.tuples(
 def test_the_log_says_what_is_in_force(operations: list[Any], updates_per_snapshot: int) -> None:
     """Whatever is done and wherever the log is cut, who reads it has the same states; cut off is only what nothing needs."""
     bench = Bench(updates_per_snapshot)
-    for operation, topic, number, epoch, start, told in operations:
+    for operation, topic, number, epoch, start, state_batches in operations:
         key = SharePartitionKey(group_id="g", topic_id=TOPICS[topic], partition=number)
         bench.wall_ms += 1
         before = len(bench.log), dict(bench.shard.partitions)
@@ -265,7 +265,7 @@ def test_the_log_says_what_is_in_force(operations: list[Any], updates_per_snapsh
             elif operation == "read":
                 bench.read(key, epoch)
             elif operation == "write":
-                batches = [batch(first, first + more, state, count) for first, more, state, count in told]
+                batches = [batch(first, first + more, state, count) for first, more, state, count in state_batches]
                 bench.write(*batches, key=key, state_epoch=-1, leader_epoch=epoch, start_offset=start, complete=start)
             elif operation == "delete":
                 bench.carry_out(bench.shard.delete(key))
@@ -286,5 +286,5 @@ def test_the_log_says_what_is_in_force(operations: list[Any], updates_per_snapsh
 
 
 def plain(partitions: dict[SharePartitionKey, Kept]) -> dict[SharePartitionKey, Kept]:
-    """Without the fences: those of a state that was begun anew are forgotten with what is cut, and count from the next leader on."""
+    """Without the fences: those of a state that was begun again are forgotten with what is cut, and count from the next leader on."""
     return {key: replace(kept, leader_fence=0, state_fence=0) for key, kept in partitions.items()}

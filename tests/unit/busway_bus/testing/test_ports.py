@@ -1,4 +1,4 @@
-"""A port that is held: for whoever knows it, and for nobody else."""
+"""A port that is held: for its holder alone."""
 
 import socket
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.skipif(not HOLDS, reason="Linux alone can hold a port")
 
 
 def exchange(port: int) -> bytes:
-    """What a client is told by a server that listens there for a moment."""
+    """What a client gets from a server that listens there for a moment."""
     with socket.create_server(("127.0.0.1", port)) as server, socket.create_connection(("127.0.0.1", port)) as client:
         accepted, _ = server.accept()
         with accepted:

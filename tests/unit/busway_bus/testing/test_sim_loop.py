@@ -69,7 +69,7 @@ def test_timers_of_one_moment_come_in_any_order() -> None:
 
 
 def test_work_in_threads_is_done_later_and_one_by_one_in_an_executor_of_one() -> None:
-    """Its outcome is told, an error too; with a slow disk all of it takes longer."""
+    """Its outcome is reported, an error too; with a slow disk all of it takes longer."""
 
     async def workload(world: World) -> float:
         ran: list[int] = []

@@ -34,7 +34,7 @@ async def drain(reader: asyncio.StreamReader) -> list[bytes]:
 
 
 def test_bytes_come_in_order_in_any_pieces() -> None:
-    """To the end, which is told; the other direction goes on."""
+    """To the end, which is reported; the other direction goes on."""
 
     async def workload(world: World) -> int:
         world.network.conditions = NetworkConditions(cut_chance=0.5, window_bytes=(3000,))
@@ -127,7 +127,7 @@ def test_silence_is_of_one_direction_and_ends() -> None:
 
 
 def test_what_was_sent_before_a_close_comes_when_the_silence_ends() -> None:
-    """The last words and the end of a peer that has closed its socket while nobody heard it."""
+    """The last words and the end of a peer that has closed its socket while it was not read."""
 
     async def workload(world: World) -> None:
         client, server, near, far = await pair(world)
@@ -192,7 +192,7 @@ def test_a_frozen_process_reads_what_has_come_at_once() -> None:
 
 
 def test_names_and_ports() -> None:
-    """Hosts are found by name and address; a port is had once, and nobody binds another's host."""
+    """Hosts are found by name and address; a port is had once, and no process binds another's host."""
 
     async def workload(world: World) -> None:
         server = world.process("server")
@@ -206,8 +206,8 @@ def test_names_and_ports() -> None:
                 await loop.create_server(asyncio.Protocol, "server", PORT)
             with pytest.raises(OSError, match="not an address of server"):
                 await loop.create_server(asyncio.Protocol, "world", PORT)
-            (found,) = await loop.getaddrinfo("server", PORT)
-            assert found[4] == (host.address, PORT)
+            (address,) = await loop.getaddrinfo("server", PORT)
+            assert address[4] == (host.address, PORT)
             with pytest.raises(socket.gaierror, match="no host nowhere"):
                 await loop.create_connection(asyncio.Protocol, "nowhere", PORT)
             listening.close()

@@ -183,7 +183,7 @@ def test_a_workload_without_end_is_stuck() -> None:
 
 
 def test_a_mistake_fails_the_workload() -> None:
-    """An exception that nobody takes, in a process that lives."""
+    """An exception that is not caught, in a process that lives."""
 
     async def workload(world: World) -> None:
         def fail() -> None:

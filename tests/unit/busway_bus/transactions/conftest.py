@@ -1,4 +1,4 @@
-"""What the tests of transactions share: a shard on a clock that only moves when told, whose records are applied at once."""
+"""What the tests of transactions share: a shard on a clock that only moves when asked, whose records are applied at once."""
 
 from collections.abc import Callable
 from typing import Any

@@ -57,7 +57,7 @@ def test_an_old_client_keeps_its_epoch(bench: Bench) -> None:
 
 
 def test_who_was_taken_over_from_is_not_told_the_end_of_another(bench: Bench) -> None:
-    """An end that left the epoch as it was is nobody's of the epoch before: that producer would go on as the one that fenced it."""
+    """An end that left the epoch as it was belongs to no producer of the epoch before: that producer would go on as the one that fenced it."""
     zombie = bench.begin()
     current = bench.begin()
     for commit in (True, False):
@@ -124,7 +124,7 @@ def test_a_zombie_does_not_abort_its_successors_transaction(bench: Bench) -> Non
 
 
 def test_a_repeated_beginning_gets_the_same_epoch(bench: Bench) -> None:
-    """KIP-360: who names the identity that it had may ask again, until somebody else begins."""
+    """KIP-360: who names the identity that it had may ask again, until another producer begins."""
     begun = bench.begin()
     raised = bench.begin(begun)
     assert raised == (100, 1)
@@ -258,7 +258,7 @@ def test_a_timeout_counts_for_one_transaction(bench: Bench) -> None:
 
 
 def test_ids_that_nobody_uses_are_forgotten(bench: Bench) -> None:
-    """Not what is open or ending; a producer that comes back begins anew."""
+    """Not what is open or ending; a producer that comes back begins again."""
     idle = bench.begin(name="idle")
     bench.add(bench.begin(name="open"), name="open")
     ending = bench.begin(name="ending")

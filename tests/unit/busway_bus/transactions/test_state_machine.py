@@ -53,7 +53,7 @@ class Transactions(RuleBasedStateMachine):
         self.ending: End | None = None
         self.ended: End | None = None
         self.before: Identity | None = None
-        """Whoever names this one has not heard of the current one."""
+        """A client that names this one has not heard of the current one."""
         self.used_up: Identity | None = None
         """The last one of the producer id before this one, as long as nothing was done with the new one."""
         self.had: dict[str, list[Identity]] = {name: [] for name in "abc"}
@@ -67,7 +67,7 @@ class Transactions(RuleBasedStateMachine):
             self.given("a", self.current)
 
     def given(self, name: str, identity: Identity) -> None:
-        """To one process: nobody else ever gets the same."""
+        """To one process: no other ever gets the same."""
         assert self.of.setdefault(identity, name) == name, f"{identity} is that of {self.of[identity]} too"
         self.had[name].append(identity)
 
@@ -83,7 +83,7 @@ class Transactions(RuleBasedStateMachine):
         return (self.bench.next_id, 0) if epoch >= EPOCH_MAX - 1 else (producer_id, epoch + 1)
 
     def stranger(self, identity: Identity) -> ErrorCode | None:
-        """What somebody is told who is not the current producer."""
+        """Return the error for a client that is not the current producer."""
         if self.current is None or identity[0] != self.holder()[0]:
             return UNMAPPED
         return FENCED if identity != self.holder() else None
@@ -150,18 +150,18 @@ class Transactions(RuleBasedStateMachine):
         """To both partitions; the broker asks whether they are in the transaction (KIP-890)."""
         identity = self.identity(name, age)
         try:
-            told: Any = self.bench.shard.verify("x", identity, (P0, P1))
+            error_code: Any = self.bench.shard.verify("x", identity, (P0, P1))
         except KafkaError as problem:
-            told = problem.code
+            error_code = problem.code
         there = self.opened or set()
         wanted = self.stranger(identity) or (
             BUSY if self.ending else {place: NONE if place in there else ABORTABLE for place in (P0, P1)}
         )
-        assert told == wanted
+        assert error_code == wanted
 
     @rule(name=PRODUCERS, age=st.sampled_from([1, 1, 2, 3]), commit=st.booleans(), client=CLIENTS)
     def ends(self, name: str, age: int, commit: bool, client: int) -> None:
-        """Its transaction; with version 2 it is somebody else afterwards."""
+        """Its transaction; with version 2 it has another identity afterwards."""
         identity = self.identity(name, age)
         wanted, end = self.end_of(identity, commit=commit, client=client)
         assert self.bench.end(identity, commit=commit, client=client) == wanted
@@ -236,7 +236,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule()
     def is_forgotten(self) -> None:
-        """Nobody used it for a week; what is open or being ended is kept."""
+        """It was not used for a week; what is open or being ended is kept."""
         self.bench.carry_out(self.bench.shard.expire(["x"], self.bench.now))
         if self.opened is None and self.ending is None:
             self.current = self.ended = self.before = self.used_up = None

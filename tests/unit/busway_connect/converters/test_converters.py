@@ -78,7 +78,7 @@ def test_an_envelope_is_the_avro_that_confluent_writes() -> None:
         ],
         "connect.name": "bank.public.accounts.Value",
     }
-    assert ToAvro(lambda _, one: one, scrub=False).convert(ENVELOPE) == {
+    assert ToAvro(lambda _, value: value, scrub=False).convert(ENVELOPE) == {
         "type": "record",
         "name": "Envelope",
         "namespace": "bank.public.accounts",
@@ -94,7 +94,7 @@ def test_an_envelope_is_the_avro_that_confluent_writes() -> None:
 
 def test_a_schema_comes_back_from_avro_as_it_was() -> None:
     """Everything that Avro cannot say lies in its `connect.*` properties."""
-    assert FromAvro().convert(ToAvro(lambda _, one: one, scrub=False).convert(ENVELOPE)) == ENVELOPE
+    assert FromAvro().convert(ToAvro(lambda _, value: value, scrub=False).convert(ENVELOPE)) == ENVELOPE
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_values_come_back_from_avro(schema: Schema, value: Any) -> None:
 def test_null_in_a_field_with_a_default_becomes_the_default() -> None:
     """As `Struct.get` has it in Java."""
     row = {**ROW, "state": None, "note": None}
-    _, found = there_and_back(_InMemory(), ENVELOPE, {"before": None, "after": row, "op": "c"})
-    assert (found["after"]["state"], found["after"]["note"]) == ("open", "none")
+    _, decoded = there_and_back(_InMemory(), ENVELOPE, {"before": None, "after": row, "op": "c"})
+    assert (decoded["after"]["state"], decoded["after"]["note"]) == ("open", "none")
 
 
 def test_names_that_avro_forbids() -> None:
@@ -168,8 +168,8 @@ def test_names_that_avro_forbids() -> None:
     schema = Schema(type="struct", name="a-b.c", fields=(Field(name="1st name", schema=Schema(type="int32")),))
     with pytest.raises(ConversionFailed, match=r"scrub\.invalid\.names=true"):
         there_and_back(_InMemory(), schema, {"1st name": 1})
-    _, found = there_and_back(_InMemory(**{"scrub.invalid.names": "true"}), schema, {"1st name": 1})
-    assert found == {"x1st_name": 1}
+    _, decoded = there_and_back(_InMemory(**{"scrub.invalid.names": "true"}), schema, {"1st name": 1})
+    assert decoded == {"x1st_name": 1}
     assert scrubbed("a-b") == "a_b"
 
 

@@ -36,7 +36,7 @@ async def test_who_puts_waits_for_room(limit: int, limit_bytes: int) -> None:
     first = await handover.take(1, SECONDS)
     await putting
     handover.stop()
-    assert [one.offset["number"] for one in [*first, *await handover.take(100, SECONDS)]] == [0, 1, 2]
+    assert [record.offset["number"] for record in [*first, *await handover.take(100, SECONDS)]] == [0, 1, 2]
 
 
 async def test_below_both_bounds_nobody_waits() -> None:

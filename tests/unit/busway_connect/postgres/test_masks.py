@@ -35,7 +35,7 @@ def types() -> Types:
 def layout(table: Table = PEOPLE, **settings: str) -> Layout:
     """A layout under settings with `__` for `.`."""
     return Layout(
-        table, types(), parse({**GOOD, **{name.replace("__", "."): one for name, one in settings.items()}}), "1"
+        table, types(), parse({**GOOD, **{name.replace("__", "."): value for name, value in settings.items()}}), "1"
     )
 
 
@@ -61,10 +61,10 @@ def rows(made: Layout) -> list[str]:
 )
 def test_what_is_to_be_hidden_goes_out_nowhere(name: str, shown: str) -> None:
     """Neither in a row before nor after a change; an unmasked neighbour does."""
-    found = rows(layout(**{name: r"public\.people\.ssn"}))
-    assert all("123-45-6789" not in one for one in found)
-    assert shown in found[0]
-    assert "ann@x.org" in found[0]
+    shown_rows = rows(layout(**{name: r"public\.people\.ssn"}))
+    assert all("123-45-6789" not in shown_row for shown_row in shown_rows)
+    assert shown in shown_rows[0]
+    assert "ann@x.org" in shown_rows[0]
 
 
 def test_a_hash_is_cut_to_its_column_and_a_mask_stands_for_null_too() -> None:
@@ -80,7 +80,7 @@ def test_truncation_comes_before_masks_and_says_so_in_the_schema() -> None:
     made = layout(**{"column.mask.with.2.chars": ".*", "column.truncate.to.3.chars": ".*ssn"})
     assert made.row(("1", "abcdef", "x")) == {"id": 1, "ssn": "abc", "e-mail": "**"}
     row = made.schema.fields[1].schema
-    assert {one.name: dict(one.schema.parameters) for one in row.fields} == {
+    assert {schema_field.name: dict(schema_field.schema.parameters) for schema_field in row.fields} == {
         "id": {"masked": "true"}, "ssn": {"truncateLength": "3"}, "e-mail": {"masked": "true"},
     }  # fmt: skip
     assert made.unmasked == ["id"]

@@ -14,14 +14,14 @@ SENT = [bytes.fromhex(line) for line in (Path(__file__).parent / "pgoutput_15.tx
 
 def test_what_the_server_sent_is_understood() -> None:
     """Two tables, with every kind of change, an origin and a message: each comes out as it went in."""
-    kinds = [type(decode(one)).__name__ for one in SENT]
+    kinds = [type(decode(message)).__name__ for message in SENT]
     assert "".join(kind[0] for kind in kinds) == "BTRICBUCBUCBDCBRICBUCBDCBTRRTCBORICBOMC"
-    changes = [decode(one) for one in SENT if one[:1] in b"IUDTOM"]
-    t, f = (decode(one) for one in SENT[:17] if one[:1] == b"R")
+    changes = [decode(message) for message in SENT if message[:1] in b"IUDTOM"]
+    t, f = (decode(message) for message in SENT[:17] if message[:1] == b"R")
     assert isinstance(t, pgoutput.Relation)
     assert isinstance(f, pgoutput.Relation)
     assert (t.schema, t.name, t.replica_identity) == ("public", "t", "d")
-    assert [(one.name, one.key, one.type_modifier) for one in t.columns] == [
+    assert [(column.name, column.key, column.type_modifier) for column in t.columns] == [
         ("id", True, -1),
         ("name", False, -1),
         ("note", False, -1),
@@ -70,7 +70,7 @@ def test_bytes_that_are_no_message_are_refused(data: bytes) -> None:
 def test_damaged_messages_are_refused_or_read_and_nothing_else() -> None:
     """Random damage to what the server sent never ends in another error."""
     chance = random.Random(seed(1))
-    short = [one for one in SENT if len(one) < 100]
+    short = [message for message in SENT if len(message) < 100]
     for _ in range(4000):
         data = bytearray(chance.choice(short))
         for _ in range(chance.randrange(1, 4)):
@@ -87,9 +87,9 @@ def test_damaged_messages_are_refused_or_read_and_nothing_else() -> None:
 
 def test_every_cut_message_is_refused() -> None:
     """A message without its end, or with something behind it, is no message."""
-    for one in SENT:
-        for end in range(0, len(one), 1 if len(one) < 100 else 500):
+    for message in SENT:
+        for end in range(0, len(message), 1 if len(message) < 100 else 500):
             with pytest.raises(Malformed):
-                decode(one[:end])
+                decode(message[:end])
         with pytest.raises(Malformed):
-            decode(one + b"\0")
+            decode(message + b"\0")

@@ -58,9 +58,9 @@ def test_a_wrong_value_is_named(name: str, value: str) -> None:
 def test_files_of_tls_reach_the_driver() -> None:
     """By libpq's names; a password may hold anything."""
     more = {"database.sslmode": "verify-full", "database.sslrootcert": "/ca.pem", "database.password": "a' b\\c%"}
-    found = conninfo_to_dict(conninfo(parse({**GOOD, **more})))
-    assert (found["sslmode"], found["sslrootcert"], found["password"]) == ("verify-full", "/ca.pem", "a' b\\c%")
-    assert "sslkey" not in found
+    options = conninfo_to_dict(conninfo(parse({**GOOD, **more})))
+    assert (options["sslmode"], options["sslrootcert"], options["password"]) == ("verify-full", "/ca.pem", "a' b\\c%")
+    assert "sslkey" not in options
 
 
 @pytest.mark.parametrize(
@@ -118,10 +118,10 @@ def test_which_tables_are_captured(config: dict[str, str], taken: list[str]) -> 
     """Anchored regular expressions without regard to case, separated by commas that are not escaped."""
     settings = parse({**GOOD, **config})
     tables = [TableId(schema=schema, name=name) for schema, name in (("public", "a"), ("public", "ab"), ("Other", "a"))]
-    assert [str(one) for one in tables if settings.captures(one)] == taken
+    assert [str(table) for table in tables if settings.captures(table)] == taken
 
 
 def test_each_setting_says_what_it_is_for() -> None:
     """The validate call shows it."""
-    assert all(one.doc for one in SETTINGS)
-    assert len({one.name for one in SETTINGS}) == len(SETTINGS)
+    assert all(setting.doc for setting in SETTINGS)
+    assert len({setting.name for setting in SETTINGS}) == len(SETTINGS)

@@ -59,16 +59,16 @@ def _transaction() -> list[tuple[int, Any]]:
 
 def _run(position: InStream) -> list[SourceRecord]:
     stream = _stream(position)
-    return [one for lsn, message in _transaction() for one in stream.feed(lsn, message, 1)]
+    return [record for lsn, message in _transaction() for record in stream.feed(lsn, message, 1)]
 
 
 def test_from_any_record_the_rest_comes_and_nothing_else() -> None:
     """Started with the offset of each record in turn, the stream hands over exactly what is behind it, in a rising order."""
     whole = _run(InStream(generation=3, commit_lsn=40))
-    assert [(one.key["id"], one.value["op"] if one.value else None) for one in whole] == [
+    assert [(record.key["id"], record.value["op"] if record.value else None) for record in whole] == [
         (1, "c"), (2, "c"), (1, "d"), (1, None), (3, "c"), (2, "d"), (2, None),
     ]  # fmt: skip
-    places = [order_of(one.offset) for one in whole]
+    places = [order_of(record.offset) for record in whole]
     assert all(place is not None for place in places)
     assert all(first < second for first, second in itertools.pairwise(places))
     for number, record in enumerate(whole):
@@ -76,13 +76,15 @@ def test_from_any_record_the_rest_comes_and_nothing_else() -> None:
         assert isinstance(position, InStream)
         assert position.offset() == record.offset
         rest = _run(position)
-        assert [(one.key, one.value) for one in rest] == [(one.key, one.value) for one in whole[number + 1 :]]
-        assert [order_of(one.offset) for one in rest] == places[number + 1 :]
+        assert [(record.key, record.value) for record in rest] == [
+            (record.key, record.value) for record in whole[number + 1 :]
+        ]
+        assert [order_of(record.offset) for record in rest] == places[number + 1 :]
 
 
 def test_the_last_record_of_a_transaction_lets_the_server_forget_it() -> None:
     """Only that one's offset says that the transaction is behind."""
-    offsets = [one.offset["lsn_commit"] for one in _run(InStream(generation=3, commit_lsn=40))]
+    offsets = [record.offset["lsn_commit"] for record in _run(InStream(generation=3, commit_lsn=40))]
     assert offsets == [40, 40, 40, 40, 40, 40, 110]
 
 
@@ -104,9 +106,9 @@ def test_snapshot_positions_come_before_the_stream_and_in_the_order_of_tables_an
         InStream(generation=3, commit_lsn=40, transaction_lsn=100, lsn=50, events=1).offset(),
         InSnapshot(generation=4, table="public.a", key=("1",), order=(1,), **at).offset(),
     ]
-    found = [order_of(one) for one in places]
-    assert found == sorted(found, key=lambda one: one or [])
-    assert [read_offset(one).offset() for one in places] == places
+    orders = [order_of(place) for place in places]
+    assert orders == sorted(orders, key=lambda order: order or [])
+    assert [read_offset(place).offset() for place in places] == places
     assert order_of(InSnapshot(generation=3, table="public.c", **at).offset()) is None
 
 

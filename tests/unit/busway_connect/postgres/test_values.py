@@ -55,9 +55,9 @@ def test_reading(read: Callable[[str], Any], text: str, value: Any) -> None:
 
 def test_a_number_longer_than_python_reads_at_once() -> None:
     """numeric holds up to 131,072 digits before the point."""
-    found = values.variable_scale_decimal("9" * 5000 + ".5")
-    assert found["scale"] == 1
-    assert int.from_bytes(found["value"], "big", signed=True) == 10**5001 - 5
+    decimal = values.variable_scale_decimal("9" * 5000 + ".5")
+    assert decimal["scale"] == 1
+    assert int.from_bytes(decimal["value"], "big", signed=True) == 10**5001 - 5
 
 
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])

@@ -41,7 +41,7 @@ def change(op: str, before: Any, after: Any) -> SinkRecord:
 def names(schema: Schema | None) -> list[str]:
     """The members of a struct."""
     assert schema is not None
-    return [one.name for one in schema.fields]
+    return [schema_field.name for schema_field in schema.fields]
 
 
 def test_unwrap_takes_the_row_after_the_change() -> None:
@@ -111,7 +111,7 @@ def test_what_is_known_of_a_record_is_inserted() -> None:
     assert made is not None
     assert made.value == {"id": 1, "t": "shop.orders", "p": 3, "o": 9, "at": 77, "s": "x"}
     assert made.value_schema is not None
-    assert {one.name: one.schema.optional for one in made.value_schema.fields[1:]} == {
+    assert {schema_field.name: schema_field.schema.optional for schema_field in made.value_schema.fields[1:]} == {
         "t": True,
         "p": True,
         "o": False,
@@ -146,7 +146,7 @@ def test_topics_are_routed_by_their_whole_name() -> None:
     ],
 )
 def test_settings_that_cannot_be(kind: Any, settings: dict[str, str], says: str) -> None:
-    """Told when the connector is made."""
+    """Reported when the connector is made."""
     with pytest.raises(ValueError, match=says):
         kind(settings)
 
@@ -167,9 +167,9 @@ PREDICATES = {
 }
 
 
-def through(transforms: Sequence[Transform], one: SinkRecord) -> SinkRecord | None:
+def through(transforms: Sequence[Transform], record: SinkRecord) -> SinkRecord | None:
     """What a chain makes of a record."""
-    made: SinkRecord | None = one
+    made: SinkRecord | None = record
     for transform in transforms:
         made = None if made is None else transform.apply(made)
     return made

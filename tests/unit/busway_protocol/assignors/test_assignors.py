@@ -74,12 +74,12 @@ def groups(draw: st.DrawFn) -> tuple[Topics, dict[str, Subscription]]:
     topics = draw(st.dictionaries(st.sampled_from("abcd"), st.integers(0, 6), min_size=1))
     members = draw(st.sets(st.sampled_from(["m1", "m2", "m3", "m4", "m5"]), min_size=1))
     every = [(topic, number) for topic, count in topics.items() for number in range(count)]
-    found = {}
+    generated = {}
     for member in sorted(members):
         wanted = draw(st.sets(st.sampled_from(sorted(topics)), min_size=0))
         owned = draw(st.sets(st.sampled_from(every))) if every else set()
-        found[member] = of(*sorted(wanted), owned=sorted(owned), generation=draw(st.integers(-1, 3)))
-    return topics, found
+        generated[member] = of(*sorted(wanted), owned=sorted(owned), generation=draw(st.integers(-1, 3)))
+    return topics, generated
 
 
 def check_complete(topics: Topics, members: dict[str, Subscription], result: Assignment) -> None:

@@ -39,7 +39,7 @@ def test_subscriptions_come_back_as_far_as_the_version_carries_them(version: int
 
 
 def test_a_newer_version_is_read_as_far_as_it_is_known() -> None:
-    """Version 9 with bytes at the end that nobody here knows."""
+    """Version 9 with bytes at the end that are unknown here."""
     data = encode_subscription(Subscription(topics=("a",)))
     assert decode_subscription(b"\x00\x09" + data[2:] + b"new").topics == ("a",)
 

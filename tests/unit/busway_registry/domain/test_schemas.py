@@ -36,15 +36,15 @@ def test_identity() -> None:
         made(references=(Reference(name="n", subject="s", version=1),)),
         made(references=(Reference(name="n", subject="s", version=2),)),
     ]
-    assert len({one.fingerprint for one in [plain, *others]}) == len(others) + 1
+    assert len({schema.fingerprint for schema in [plain, *others]}) == len(others) + 1
     assert plain.guid.hex == GUID
 
 
 def test_normal_form_sorts_references() -> None:
     """By name, and each once."""
-    one, other = Reference(name="b", subject="s", version=1), Reference(name="a", subject="t", version=1)
-    assert made(references=(one, other, one), normalize=True).references == (other, one)
-    assert made(references=(one, other)).references == (one, other)
+    first, other = Reference(name="b", subject="s", version=1), Reference(name="a", subject="t", version=1)
+    assert made(references=(first, other, first), normalize=True).references == (other, first)
+    assert made(references=(first, other)).references == (first, other)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_metadata_is_written_one_way() -> None:
 
 
 @pytest.mark.parametrize(
-    "found",
+    "value",
     [
         [],
         "x",
@@ -84,10 +84,10 @@ def test_metadata_is_written_one_way() -> None:
         {"sensitive": {}},
     ],
 )
-def test_metadata_of_another_shape(found: Any) -> None:
+def test_metadata_of_another_shape(value: Any) -> None:
     """400, as Confluent's JSON parser answers."""
     with pytest.raises(RegistryError) as refusal:
-        contracts.metadata(found)
+        contracts.metadata(value)
     assert refusal.value.code == 400
 
 
@@ -100,7 +100,7 @@ def test_rules_get_their_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "code"),
+    ("value", "code"),
     [
         ({"domainRules": [{"name": "1r"}]}, 42210),
         ({"domainRules": [{}]}, 42210),
@@ -115,10 +115,10 @@ def test_rules_get_their_defaults() -> None:
         ("x", 400),
     ],
 )
-def test_bad_rules(found: Any, code: int) -> None:
+def test_bad_rules(value: Any, code: int) -> None:
     """42210 for what no rule may be, 400 for another shape."""
     with pytest.raises(RegistryError) as refusal:
-        contracts.rule_set(found)
+        contracts.rule_set(value)
     assert refusal.value.code == code
 
 

@@ -48,8 +48,8 @@ async def call(function: Callable[..., Any], *topics: Topic[Any, Any]) -> Any:
 seen: list[list[Any]] = []
 
 
-def note(*found: Any) -> None:
-    seen[-1].extend(found)
+def note(*values: Any) -> None:
+    seen[-1].extend(values)
 
 
 async def takes_value(rating: Rating) -> None:
@@ -262,7 +262,7 @@ async def takes_what_needs_it(limit=10, *, rating: Rating) -> None:  # type: ign
     note(limit, rating)
 
 
-async def told(who, rating: Rating) -> None:  # type: ignore[no-untyped-def]
+async def rate(who, rating: Rating) -> None:  # type: ignore[no-untyped-def]
     note(who, rating)
 
 
@@ -283,7 +283,7 @@ async def depends(rating: Rating, limit: int = Depends(most), stars: int = Depen
     [
         (takes_the_second, [10, Rating(1)]),
         (takes_what_needs_it, [10, Rating(1)]),
-        (functools.partial(told, who="me"), ["me", Rating(1)]),
+        (functools.partial(rate, who="me"), ["me", Rating(1)]),
         (depends, [10, 5]),
     ],
     ids=["second", "keyword", "partial", "dependencies"],
@@ -388,7 +388,7 @@ DEPENDENCIES: list[tuple[Callable[..., Any], Callable[..., Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("function", "at", "why"), DEPENDENCIES, ids=[one[0].__name__ for one in DEPENDENCIES])
+@pytest.mark.parametrize(("function", "at", "why"), DEPENDENCIES, ids=[case[0].__name__ for case in DEPENDENCIES])
 def test_a_dependency_that_cannot_be_made_is_refused_with_its_line(
     function: Callable[..., Any], at: Callable[..., Any], why: str
 ) -> None:

@@ -11,11 +11,11 @@ from busway.errors import DeliveryFailed
 async def test_who_is_cancelled_leaves_to_others_what_they_wait_for() -> None:
     """Records of several handlers share the future of their batch."""
     common: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    one, other = (asyncio.ensure_future(acknowledged([common])) for _ in range(2))
+    cancelled, other = (asyncio.ensure_future(acknowledged([common])) for _ in range(2))
     await asyncio.sleep(0)
-    one.cancel()
-    await asyncio.wait([one])
-    assert one.cancelled()
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
+    assert cancelled.cancelled()
     common.set_result(None)
     await other
 

@@ -99,7 +99,7 @@ REFUSED: list[tuple[str, Callable[[App], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "declare", "why"), REFUSED, ids=[one[0] for one in REFUSED])
+@pytest.mark.parametrize(("name", "declare", "why"), REFUSED, ids=[case[0] for case in REFUSED])
 def test_what_cannot_work_is_refused(name: str, declare: Callable[[App], Any], why: str) -> None:
     """With the name of the topic or the handler, and what to change."""
     with pytest.raises(BadDeclaration, match=why):

@@ -42,9 +42,9 @@ def test_a_queue_has_a_group_of_its_own_and_gives_up_on_rejections() -> None:
 def test_what_cannot_work_is_refused(topics: Any, options: Any, text: str) -> None:
     """With the handler's name."""
     app, _ = service()
-    with pytest.raises(BadDeclaration) as found:
+    with pytest.raises(BadDeclaration) as refusal:
         app.queue(*topics, **options)(handle)
-    assert text in str(found.value)
+    assert text in str(refusal.value)
     assert app.queue_routes == []
 
 

@@ -19,7 +19,7 @@ def test_the_longest_finished_beginning_is_committable(gaps: list[int], data: st
     for offset in data.draw(st.permutations(offsets)):
         tracker.finish(offset)
         finished.add(offset)
-        beginning = [one for count, one in enumerate(offsets, 1) if set(offsets[:count]) <= finished]
+        beginning = [offset for count, offset in enumerate(offsets, 1) if set(offsets[:count]) <= finished]
         assert tracker.committable == (beginning[-1] + 1 if beginning else None)
         assert tracker.open == len(offsets) - len(beginning)
 
@@ -51,8 +51,8 @@ def test_the_next_owner_handles_what_is_not_finished_and_nothing_else(gaps: list
         for offset in data.draw(st.lists(st.sampled_from(handled), unique=True)) if handled else []:
             owner.finish(offset)
             left.remove(offset)
-        if (found := owner.all_finished) is not None:
-            committed, ahead = found.below, found.text
+        if (position := owner.all_finished) is not None:
+            committed, ahead = position.below, position.text
     last = CompletedOffsets(ahead=OffsetSet.parse(committed, ahead))
     assert [offset for offset in offsets if offset >= committed and last.begin(offset)] == left
 
@@ -64,16 +64,16 @@ def test_metadata_keeps_what_fits() -> None:
         tracker.begin(offset)
         if offset % 2:
             tracker.finish(offset)
-    found = tracker.all_finished
-    assert found is not None
-    assert MAX_TEXT - 5 < len(found.short_text) <= MAX_TEXT
-    again = CompletedOffsets(ahead=OffsetSet.parse(found.below, found.short_text))
+    position = tracker.all_finished
+    assert position is not None
+    assert MAX_TEXT - 5 < len(position.short_text) <= MAX_TEXT
+    again = CompletedOffsets(ahead=OffsetSet.parse(position.below, position.short_text))
     handled = [offset for offset in range(5000) if again.begin(offset)]
     assert set(handled) >= set(range(0, 5000, 2))
     assert 2500 < len(handled) < 5000 - 900
 
 
 def test_a_partition_that_goes_on_below_is_another_log() -> None:
-    """Deleted and made anew, or reset by its policy: what the metadata says is about other records."""
+    """Deleted and created again, or reset by its policy: what the metadata says is about other records."""
     tracker = CompletedOffsets(ahead=OffsetSet(10, [(12, 14)]))
     assert all(tracker.begin(offset) for offset in range(5, 20))

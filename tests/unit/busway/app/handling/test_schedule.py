@@ -29,13 +29,15 @@ def test_order_commits_and_end(
     parked: dict[int, object] = {}
     finished: dict[object, list[int]] = defaultdict(list)
     left = 3 * len(keys)
-    while len(done_offsets := [one for found in finished.values() for one in found]) < len(keys):
+    while len(done_offsets := [offset for offsets in finished.values() for offset in offsets]) < len(keys):
         moves = ["add"] * bool(arriving) + ["end", "park"] * bool(running) + ["due"] * bool(parked)
-        while (found := schedule.next()) is not None:
-            key, offset = found
-            mine = keys[offset]
-            unfinished = [one for one in range(offset) if keys[one] == mine and one not in done_offsets]
-            if ordering == "key" and (mine is not None or concurrency == 1):
+        while (due := schedule.next()) is not None:
+            key, offset = due
+            own_key = keys[offset]
+            unfinished = [
+                earlier for earlier in range(offset) if keys[earlier] == own_key and earlier not in done_offsets
+            ]
+            if ordering == "key" and (own_key is not None or concurrency == 1):
                 assert not unfinished, "a record overtook one of its key"
             if ordering == "partition":
                 assert len(done_offsets) == offset, "a record overtook one of its partition"
@@ -64,7 +66,7 @@ def test_order_commits_and_end(
                 finished[key].append(offset)
         assert schedule.open == len(keys) - len(arriving) - sum(map(len, finished.values()))
         assert schedule.parked == len(parked)
-        unfinished = sorted(set(range(len(keys))) - {one for found in finished.values() for one in found})
+        unfinished = sorted(set(range(len(keys))) - {offset for offsets in finished.values() for offset in offsets})
         assert (done.committable or 0) <= (unfinished[0] if unfinished else len(keys))
     assert done.committable == (len(keys) or None)
     assert (schedule.open, schedule.next()) == (0, None)
@@ -79,10 +81,10 @@ def start(schedule: Schedule[int], *keys: bytes | None) -> list[int]:
 
 
 def run(schedule: Schedule[int]) -> list[int]:
-    found = []
-    while (one := schedule.next()) is not None:
-        found.append(one[1])
-    return found
+    offsets = []
+    while (due := schedule.next()) is not None:
+        offsets.append(due[1])
+    return offsets
 
 
 @pytest.mark.parametrize(
@@ -103,15 +105,15 @@ def test_what_flows_past_a_parked_record(ordering: Ordering, flow: list[int]) ->
     assert first is not None
     schedule.park(first[0])
     flown = []
-    while (one := schedule.next()) is not None:
-        flown.append(one[1])
-        schedule.finish(one[0])
+    while (due := schedule.next()) is not None:
+        flown.append(due[1])
+        schedule.finish(due[0])
     assert flown == flow
     schedule.due(*first)
     assert run(schedule) == [0]
     schedule.finish(first[0])
     rest = []
-    while (one := schedule.next()) is not None:
-        rest.append(one[1])
-        schedule.finish(one[0])
-    assert rest == [one for one in (1, 2, 3) if one not in flow]
+    while (due := schedule.next()) is not None:
+        rest.append(due[1])
+        schedule.finish(due[0])
+    assert rest == [offset for offset in (1, 2, 3) if offset not in flow]

@@ -99,11 +99,11 @@ def test_a_dead_letter_says_where_it_comes_from() -> None:
     try:
         raise TimeoutError("no rates")
     except TimeoutError as raised:
-        found = headers_of(raised)
-    stack = found.pop("kafka_dlt-exception-stacktrace")
+        headers = headers_of(raised)
+    stack = headers.pop("kafka_dlt-exception-stacktrace")
     assert b"no rates" in stack
     assert b"test_retry.py" in stack
-    assert found == {
+    assert headers == {
         "kafka_dlt-original-topic": b"rides",
         "kafka_dlt-original-partition": b"3",
         "kafka_dlt-original-offset": b"42",
@@ -164,10 +164,10 @@ def test_a_stack_of_busways_own_is_whole() -> None:
 )
 def test_an_exception_of_any_kind_fits_into_headers(problem: Exception) -> None:
     """Texts are cut, and one that raises is named."""
-    found = headers_of(problem)
-    assert sum(map(len, found.values())) < 25_000
-    assert found["kafka_dlt-exception-message"]
-    assert dict(without_long_ones(list(found.items())))["kafka_dlt-exception-message"] == b""
+    headers = headers_of(problem)
+    assert sum(map(len, headers.values())) < 25_000
+    assert headers["kafka_dlt-exception-message"]
+    assert dict(without_long_ones(list(headers.items())))["kafka_dlt-exception-message"] == b""
 
 
 def test_what_is_too_large() -> None:

@@ -8,8 +8,8 @@ ONE = TopicPartition("t", 0)
 
 def of(progress: Progress, now_s: float) -> PartitionProgress:
     """The only partition."""
-    (found,) = progress.all(now_s)
-    return found
+    (progress_row,) = progress.all(now_s)
+    return progress_row
 
 
 def test_a_partition_with_work_that_does_not_get_on_is_stuck() -> None:
@@ -29,7 +29,7 @@ def test_a_partition_with_work_that_does_not_get_on_is_stuck() -> None:
 
 
 def test_an_idle_partition_is_not_stuck() -> None:
-    """A record that comes after a long silence is no reason for alarm; neither is a partition whose offset nobody knows."""
+    """A record that comes after a long silence is no reason for alarm; neither is a partition whose offset is unknown."""
     progress = Progress()
     progress.assigned([ONE], 0)
     progress.ends({ONE: 5}, 10)
@@ -42,7 +42,7 @@ def test_an_idle_partition_is_not_stuck() -> None:
 
 
 def test_partitions_that_went_are_forgotten() -> None:
-    """What is told of them later is not kept."""
+    """What is reported of them later is not kept."""
     progress = Progress()
     progress.assigned([ONE], 0)
     progress.revoked([ONE])

@@ -48,13 +48,13 @@ class Calls:
         del self.here[task]
 
     def due(self) -> list[asyncio.Task[None]]:
-        """Whose turn it must be: everybody's before whom nobody is who is for the same rows."""
-        found, before = [], list[Hashable]()
+        """Return the tasks whose turn it is: those without an earlier one for the same rows."""
+        tasks, before = [], list[Hashable]()
         for task, key in self.here.items():
             if not (before if key is WHOLE else {key, WHOLE} & set(before)):
-                found.append(task)
+                tasks.append(task)
             before.append(key)
-        return found
+        return tasks
 
 
 async def settled() -> None:
@@ -66,7 +66,7 @@ async def settled() -> None:
 @settings(max_examples=50)
 @given(STEPS)
 def test_it_is_the_turn_of_whoever_comes_first(steps: list[tuple[str, Hashable, int]]) -> None:
-    """However calls come, end and are cancelled: those run that wait for nobody who came before, no others, and in the end all have."""
+    """However calls come, end and are cancelled: those run that wait for no earlier call, no others, and in the end all have."""
 
     async def run() -> None:
         current.set(Current())
@@ -87,7 +87,7 @@ def test_it_is_the_turn_of_whoever_comes_first(steps: list[tuple[str, Hashable, 
 
 @pytest.mark.parametrize("before", [True, False])
 async def test_a_call_that_is_cancelled_as_its_turn_comes_lets_the_next_one_in(*, before: bool) -> None:
-    """Just before it would be let in or just after, but before it runs: nobody waits for it for ever."""
+    """Just before it would be let in or just after, but before it runs: no call waits for it for ever."""
     current.set(Current())
     calls = Calls()
     async with calls.turns.turn(b"a"):

@@ -44,16 +44,16 @@ def test_undoing_keeps_what_somebody_else_made_of_a_row(steps: list[tuple]) -> N
     rows: Rows[str, object] = Rows()
     failing: Attempt[str, object] = Attempt(topic="events", partition=0, offset=7, key="a")
     last: dict[str, tuple[bool, object]] = {}
-    for key, _, mine in steps:
+    for key, _, is_own in steps:
         value = object()
-        if mine:
+        if is_own:
             failing.change(rows, key, value, origin())
         else:
             rows._set_row(key, value, origin())
-        last[key] = mine, value
+        last[key] = is_own, value
     failing.undo(rows)
-    for key, (mine, value) in last.items():
-        assert (rows.get(key) is value) is not mine
+    for key, (is_own, value) in last.items():
+        assert (rows.get(key) is value) is not is_own
 
 
 def test_a_row_tells_the_last_event_of_each_topic_in_its_header() -> None:
@@ -130,20 +130,23 @@ def test_each_partition_has_rows_of_its_own(steps: list[tuple], order: random.Ra
             newest[key] = value
         assert dict(rows) == newest
         for key in "ab":
-            assert rows._partitions_of(key) == {partition for one, partition in left if one == key}
+            assert rows._partitions_of(key) == {partition for row_key, partition in left if row_key == key}
 
 
 def test_an_attempt_on_one_of_two_rows_of_a_key_is_undone_in_its_partition() -> None:
     """A call deletes its partition's row, the other one is shown, the call fails: its own row is back and the other untouched."""
     rows: Rows[str, int] = Rows()
-    mine, other = RowOrigin(partition=0, included={}, written_ms=2), RowOrigin(partition=1, included={}, written_ms=1)
+    own_origin, other = (
+        RowOrigin(partition=0, included={}, written_ms=2),
+        RowOrigin(partition=1, included={}, written_ms=1),
+    )
     rows._set_row("a", 1, other)
-    rows._set_row("a", 0, mine)
+    rows._set_row("a", 0, own_origin)
     call = attempt(5)
-    call.change(rows, "a", None, mine)
+    call.change(rows, "a", None, own_origin)
     assert rows["a"] == 1
     call.undo(rows)
-    assert (rows._row_in(0, "a"), rows._row_in(1, "a"), rows["a"]) == ((0, mine), (1, other), 0)
+    assert (rows._row_in(0, "a"), rows._row_in(1, "a"), rows["a"]) == ((0, own_origin), (1, other), 0)
 
 
 def test_rows_read_like_a_mapping() -> None:

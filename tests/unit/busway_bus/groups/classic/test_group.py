@@ -61,7 +61,7 @@ def test_an_id_lapses_after_a_session(bench: Any) -> None:
 
 
 def test_a_pending_id_holds_up_a_later_rebalance_until_it_lapses(bench: Any) -> None:
-    """Whoever was handed an id in a running group is expected, for one session at most."""
+    """A member with an id from a running group is expected, for one session at most."""
     leader = bench.join("a").member_id
     bench.sync("as", leader, [(leader, b"x")])
     bench.join("ghost", needs_known_id=True)
@@ -117,7 +117,7 @@ def test_a_rebalance_timeout_of_0_does_not_spin(bench: Any) -> None:
 
 
 def test_the_seat_of_a_static_member_passes_on(bench: Any) -> None:
-    """What the old one waits for is answered with FENCED_INSTANCE_ID; the leader is told not to assign again."""
+    """What the old one waits for is answered with FENCED_INSTANCE_ID; the leader does not have to assign again."""
     first = bench.join("a", instance_id="seat").member_id
     bench.sync("as", first, [(first, b"mine")], instance_id="seat")
     bench.written = None
@@ -143,7 +143,7 @@ def test_a_parked_request_of_a_fenced_member_is_answered(bench: Any) -> None:
 
 
 def test_a_request_sent_twice_leaves_nobody_waiting(bench: Any) -> None:
-    """Of two joins and two syncs of one member, the first is told to try again."""
+    """Of two joins and two syncs of one member, the first has to try again."""
     lead = bench.join("a").member_id
     bench.sync("as", lead, [(lead, b"1")])
     bench.join("b")
@@ -182,7 +182,7 @@ def test_what_a_group_reads_when_it_does_not_say(bench: Any, protocol_type: str,
 
 
 def test_a_commit_shows_that_the_member_is_alive(bench: Any) -> None:
-    """Its session begins anew, as with a heartbeat."""
+    """Its session begins again, as with a heartbeat."""
     member_id = bench.join("a").member_id
     bench.sync("as", member_id, [(member_id, b"x")])
     for _ in range(4):

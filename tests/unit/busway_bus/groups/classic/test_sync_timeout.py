@@ -20,7 +20,7 @@ def test_a_follower_that_beats_but_never_syncs_is_removed(bench: Any) -> None:
 
 
 def test_a_leader_that_never_syncs_is_removed(bench: Any) -> None:
-    """Nobody gets an assignment from it; who waits is told to join again."""
+    """No member gets an assignment from it; waiting members have to join again."""
     leader, follower = bench.pair()
     assert bench.sync("bs", follower) is None
     bench.tick_to(bench.now + 61_000, alive=(leader, follower))

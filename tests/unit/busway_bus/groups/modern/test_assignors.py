@@ -50,7 +50,9 @@ def test_each_partition_has_one_reader_that_subscribes(
         read = {topic for member in members for topic in member.topics}
         assert sorted(given_out) == [(topic, number) for topic in sorted(read) for number in range(partitions[topic])]
         assert all(
-            list(numbers) == sorted(numbers) and numbers for mine in targets.values() for numbers in mine.values()
+            list(numbers) == sorted(numbers) and numbers
+            for assigned in targets.values()
+            for numbers in assigned.values()
         )
         partitions = {topic: max(count - shift, 0) for topic, count in partitions.items()}
         members = [subscriber(f"m{at}", topics, targets.get(f"m{at}", {})) for at, topics in enumerate(wanted)]
@@ -69,8 +71,8 @@ def test_equals_have_the_same_number_and_keep_what_they_had(members: int, more: 
     assert max(loads(after).values()) - min(loads(after).values()) <= 1
     kept = sum(
         len(set(numbers) & set(after[name].get(topic, ())))
-        for name, mine in before.items()
-        for topic, numbers in mine.items()
+        for name, assigned in before.items()
+        for topic, numbers in assigned.items()
     )
     came = sum(count for name, count in loads(after).items() if name not in before)
     assert kept == sum(counts) - came
@@ -82,15 +84,15 @@ def test_equals_have_the_same_number_and_keep_what_they_had(members: int, more: 
 
 def test_different_subscriptions_are_levelled() -> None:
     """A member that alone reads one topic gives the other one to those who read nothing else."""
-    one, two = TOPICS[:2]
-    members = [subscriber("a", frozenset({one, two})), subscriber("b", frozenset({two}))]
-    partitions = {one: 4, two: 4}
+    first, second = TOPICS[:2]
+    members = [subscriber("a", frozenset({first, second})), subscriber("b", frozenset({second}))]
+    partitions = {first: 4, second: 4}
     assert loads(finished(assign_uniform(members, partitions))) == {"a": 4, "b": 4}
     members = [
-        subscriber("a", frozenset({one, two}), {one: (0, 1, 2, 3), two: (0, 1, 2)}),
-        subscriber("b", frozenset({two}), {two: (3,)}),
+        subscriber("a", frozenset({first, second}), {first: (0, 1, 2, 3), second: (0, 1, 2)}),
+        subscriber("b", frozenset({second}), {second: (3,)}),
     ]
-    assert finished(assign_uniform(members, partitions)) == {"a": {one: (0, 1, 2, 3)}, "b": {two: (0, 1, 2, 3)}}
+    assert finished(assign_uniform(members, partitions)) == {"a": {first: (0, 1, 2, 3)}, "b": {second: (0, 1, 2, 3)}}
 
 
 def test_ranges_of_several_topics_are_for_the_same_members() -> None:
@@ -103,7 +105,7 @@ def test_ranges_of_several_topics_are_for_the_same_members() -> None:
     ]
     targets = finished(assign_range(members, dict.fromkeys(topics, 4)))
     assert [targets[name][TOPICS[0]] for name in ("b", "a", "z")] == [(0, 1), (2,), (3,)]
-    assert all(mine[TOPICS[0]] == mine[TOPICS[1]] for mine in targets.values())
+    assert all(assigned[TOPICS[0]] == assigned[TOPICS[1]] for assigned in targets.values())
 
 
 @pytest.mark.parametrize("uneven", [False, True])
@@ -114,7 +116,7 @@ def test_ten_thousand_partitions_take_no_longer_than_others_may_wait(name: str, 
     every = frozenset(TOPICS)
     members = [subscriber(f"m{at:03}", every - {TOPICS[0]} if uneven and at % 2 else every) for at in range(100)]
     targets = finished(ASSIGNORS[name](members[1:], partitions))
-    joined = [subscriber(one.member_id, one.topics, targets.get(one.member_id)) for one in members]
+    joined = [subscriber(member.member_id, member.topics, targets.get(member.member_id)) for member in members]
     took = []
     for _ in range(3):
         begin = time.process_time()

@@ -45,7 +45,7 @@ class Client:
     member_id: str = ""
     epoch: int = 0
     owned: Owned = field(default_factory=dict)
-    told: Owned = field(default_factory=dict)
+    assigned: Owned = field(default_factory=dict)
     topics: frozenset[str] = frozenset()
     regex: str = ""
 
@@ -128,8 +128,8 @@ class ConsumerGroups(RuleBasedStateMachine):
         count = max(partitions, len(known.partitions) if known else 0)
         self.ids += 1
         topic_id = known.topic_id if known else UUID(int=self.ids)
-        one = PartitionImage(leader=0, leader_epoch=0, partition_epoch=0, replicas=(0,), isr=(0,))
-        made = TopicImage(name=name, topic_id=topic_id, partitions=(one,) * count)
+        partition = PartitionImage(leader=0, leader_epoch=0, partition_epoch=0, replicas=(0,), isr=(0,))
+        made = TopicImage(name=name, topic_id=topic_id, partitions=(partition,) * count)
         self.image = replace(
             self.image, topics=self.image.topics.updated({name: made}), names=self.image.names.updated({topic_id: name})
         )
@@ -155,7 +155,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         client = self.clients[name]
         self.ids += 1
         client.member_id = client.member_id or f"{name}/{self.ids}"
-        client.epoch, client.owned, client.told = 0, {}, {}
+        client.epoch, client.owned, client.assigned = 0, {}, {}
         client.topics, client.regex = topics, regex
         self.send(client, lost=lost, whole=True, assignor=assignor)
 
@@ -170,7 +170,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         if not client.member_id:
             return
         if obeys:
-            client.owned = client.told
+            client.owned = client.assigned
         self.send(client, lost=lost, whole=whole or obeys)
 
     def send(self, client: Client, *, lost: bool, whole: bool, assignor: str | None = None) -> None:
@@ -204,11 +204,11 @@ class ConsumerGroups(RuleBasedStateMachine):
             return
         client.epoch = answer.epoch
         if answer.assigned is not None:
-            client.told = dict(answer.assigned)
+            client.assigned = dict(answer.assigned)
             # What it gets beside what it has it reads at once; what it is to give up it has until it says so.
             client.owned = {
-                topic: tuple(sorted({*client.owned.get(topic, ()), *client.told.get(topic, ())}))
-                for topic in {*client.owned, *client.told}
+                topic: tuple(sorted({*client.owned.get(topic, ()), *client.assigned.get(topic, ())}))
+                for topic in {*client.owned, *client.assigned}
             }
         self.no_partition_has_two_readers()
 
@@ -245,11 +245,11 @@ class ConsumerGroups(RuleBasedStateMachine):
     @rule()
     def resolve(self) -> None:
         """What was asked for is resolved by now, in the topics that there are."""
-        found = {
+        resolved = {
             regex: frozenset(name for name in self.image.topics if name in ("tu" if regex == "[tu]" else "v"))
             for regex in self.unresolved
         }
-        if found and not self.carry_out(self.shard.resolve("g", found, self.image.topics, self.now)):
+        if resolved and not self.carry_out(self.shard.resolve("g", resolved, self.image.topics, self.now)):
             self.shard.resolution_failed("g")
         self.unresolved = ()
 
@@ -306,7 +306,7 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     @rule()
     def rest(self) -> None:
-        """Everybody does what they are told until nothing changes: all is read, and the group is stable."""
+        """All members follow their responses until nothing changes: all is read, and the group is stable."""
         self.full = 0
         for _ in range(40):
             self.resolve()

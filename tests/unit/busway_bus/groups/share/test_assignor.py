@@ -1,4 +1,4 @@
-"""Kafka's simple assignor: everybody has a share, every partition has somebody, and what can stay stays."""
+"""Kafka's simple assignor: every member has a share, every partition has a member, and what can stay stays."""
 
 from uuid import UUID
 
@@ -23,13 +23,13 @@ def test_one_member_has_all_and_two_share() -> None:
 
 
 def test_nothing_is_given_that_may_not_be() -> None:
-    """No topic without partitions that were begun, none that nobody reads."""
+    """No topic without partitions that were begun, none that no member reads."""
     assert assign({"m1": [A], "m2": []}, {B: range(1)}, {"m1": {B: (0,)}}) == {"m1": {}, "m2": {}}
 
 
 @given(st.dictionaries(MEMBERS, READS, min_size=1), st.dictionaries(MEMBERS, READS, min_size=1))
 def test_shares_are_fair_and_complete(earlier: dict[str, frozenset[UUID]], later: dict[str, frozenset[UUID]]) -> None:
-    """Whoever comes, goes and reads what: every partition that is read has a member, nobody has what it does not read, and of members that
+    """Whatever members come, go and read: every partition that is read has a member, no member has what it does not read, and of members that
     read the same none has more than one partition more than another."""
     before = assign(earlier, TOPICS, {})
     after = assign(later, TOPICS, before)

@@ -162,7 +162,7 @@ def test_partitions_are_given_out_once_they_are_begun() -> None:
 
 
 def test_a_member_that_is_an_epoch_behind_is_told_again_what_it_has() -> None:
-    """The answer that told it was lost, and may have been the only one."""
+    """The answer with it was lost, and may have been the only one."""
     bench = Bench()
     first = bench.share_group_heartbeat("m", 0, "a")
     given = bench.share_group_heartbeat("m", first.epoch)
@@ -198,7 +198,7 @@ def test_a_topic_that_is_made_anew_is_begun_anew() -> None:
 
 
 def test_sessions_end() -> None:
-    """Also those that were read from a log; the others are balanced anew, and an empty group stays."""
+    """Also those that were read from a log; the others are rebalanced, and an empty group stays."""
     bench = Bench()
     bench.share_group_heartbeat("m1", 0, "a")
     bench.now += SESSION_MS // 2
@@ -276,7 +276,7 @@ STEPS = st.tuples(
 @settings(max_examples=200)
 @given(st.lists(STEPS, max_size=25))
 def test_the_log_says_what_is_in_force(steps: list[Any]) -> None:
-    """Whoever reads the last record of each key has the same group; when everybody has sent heartbeats all that is read is given out."""
+    """A reader of the last record of each key has the same group; when all have sent heartbeats all that is read is given out."""
     bench = Bench()
     for what, member, topics, begins in steps:
         group = bench.shard.groups.get("g")
@@ -309,7 +309,7 @@ def test_the_log_says_what_is_in_force(steps: list[Any]) -> None:
             if problem.code is not ErrorCode.GROUP_MAX_SIZE_REACHED:
                 raise
         assert seen(bench.replayed()) == seen(bench.shard)
-        del group, known  # one that is deleted gives back what it holds when nobody has it any more
+        del group, known  # one that is deleted gives back what it holds when no reference is left
     settle(bench)
 
 

@@ -6,7 +6,7 @@ from busway_bus.handlers.common.response_room import AnswerRoom, LargeAnswers
 
 
 def test_what_is_behind_the_bound_is_not_told() -> None:
-    """The first thing is told however large it is, and smaller ones fit beside it as long as there is room."""
+    """The first row is returned however large it is, and smaller ones fit beside it as long as there is room."""
     room = AnswerRoom(100)
     assert room.take(60)
     assert not room.take(60)

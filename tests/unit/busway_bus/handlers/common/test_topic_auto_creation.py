@@ -28,7 +28,7 @@ async def settled(creations: TopicAutoCreator) -> None:
 
 
 async def test_one_after_the_other_each_once() -> None:
-    """Who asks again meanwhile changes nothing; one that is refused holds up nobody; later it may be asked for again."""
+    """Who asks again meanwhile changes nothing; one that is refused holds up no other; later it may be asked for again."""
     creations, making = TopicAutoCreator(), Making()
     for name in ("refused", "a", "a", "refused"):
         creations.start(name, making.create)

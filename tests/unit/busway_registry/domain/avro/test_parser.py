@@ -108,7 +108,7 @@ ACCEPTED = {
 
 @pytest.mark.parametrize(("text", "why"), REFUSED.values(), ids=REFUSED)
 def test_refused(text: str, why: str) -> None:
-    """Each is refused, and the reason is told."""
+    """Each is refused, and the reason is reported."""
     with pytest.raises(AvroError) as refusal:
         parse(text)
     assert why in str(refusal.value)
@@ -155,9 +155,9 @@ QUICK = settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @pytest.mark.slow
 @QUICK
 @given(ANY_JSON)
-def test_any_json_is_a_schema_or_an_error(found: Any) -> None:
+def test_any_json_is_a_schema_or_an_error(value: Any) -> None:
     """Arbitrary JSON is accepted or refused with `AvroError`; nothing else happens."""
-    _accept_or_refuse(json.dumps(found))
+    _accept_or_refuse(json.dumps(value))
 
 
 @pytest.mark.slow

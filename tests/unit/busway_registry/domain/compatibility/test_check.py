@@ -45,9 +45,9 @@ Found = list[tuple[str, str, str]]
 
 
 def compare(reader: Any, writer: Any) -> Found:
-    found = incompatibilities(parse(json.dumps(reader)).schema, parse(json.dumps(writer)).schema)
-    assert all(one.remedy for one in found)
-    return [(one.kind, one.path, one.info) for one in found]
+    breaches = incompatibilities(parse(json.dumps(reader)).schema, parse(json.dumps(writer)).schema)
+    assert all(breach.remedy for breach in breaches)
+    return [(breach.kind, breach.path, breach.info) for breach in breaches]
 
 
 def mismatch(path: str, reader: str, writer: str) -> Found:
@@ -165,10 +165,10 @@ PROMOTIONS = {("int", "long"), ("int", "float"), ("int", "double"), ("long", "fl
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 
 
-@pytest.mark.parametrize(("reader", "writer", "found"), BREACHES.values(), ids=BREACHES)
-def test_breaches(reader: Any, writer: Any, found: Found) -> None:
+@pytest.mark.parametrize(("reader", "writer", "breaches"), BREACHES.values(), ids=BREACHES)
+def test_breaches(reader: Any, writer: Any, breaches: Found) -> None:
     """Kind, path and short fact of each."""
-    assert compare(reader, writer) == found
+    assert compare(reader, writer) == breaches
 
 
 @pytest.mark.parametrize(("reader", "writer"), COMPATIBLE.values(), ids=COMPATIBLE)
@@ -188,21 +188,21 @@ def test_promotions() -> None:
 
 def test_the_cause_inside_a_union_is_told() -> None:
     """Java says no more than that the union lacks a record; the remedy names the place inside it and what to do there."""
-    (found,) = incompatibilities(
+    (breach,) = incompatibilities(
         parse(json.dumps(record(field(["null", record(A, B, name="S")], "s")))).schema,
         parse(json.dumps(record(field(["null", record(A, name="S")], "s")))).schema,
     )
-    assert (found.path, found.where) == ("/fields/0/type/1", "/fields/0/type")
-    assert found.remedy.startswith("at /fields/0/type/1/fields/1 give field b of S a default")
+    assert (breach.path, breach.where) == ("/fields/0/type/1", "/fields/0/type")
+    assert breach.remedy.startswith("at /fields/0/type/1/fields/1 give field b of S a default")
 
 
 def test_the_whole_way_is_told() -> None:
     """Where Java starts again at the root, the whole way is there too."""
-    (found,) = incompatibilities(
+    (breach,) = incompatibilities(
         parse(json.dumps(record(A, field("string", "t")))).schema,
         parse(json.dumps(record(A, field(["null", "string"], "t")))).schema,
     )
-    assert (found.path, found.where) == ("/", "/fields/1/type")
+    assert (breach.path, breach.where) == ("/", "/fields/1/type")
 
 
 def test_comparisons_have_a_bound() -> None:
@@ -241,19 +241,19 @@ def laughs(levels: int, last: str) -> Any:
 
 
 def test_more_breaches_than_there_is_memory() -> None:
-    """Types that refer twice to the one before: the first breaches are told, in Java's order, and that there are more."""
-    found = compare(laughs(60, "int"), laughs(60, "string"))
-    assert len(found) == MOST_BREACHES
-    assert found[0] == mismatch("/fields/0/type" * 60, "INT", "STRING")[0]
-    assert {one[0] for one in found} == {"TYPE_MISMATCH"}
-    told = judge(laughs(60, "int"), [laughs(60, "string")], Level.FULL)
-    assert [one for one in told if "TYPE_MISMATCH" not in one] == [
+    """Types that refer twice to the one before: the first breaches are reported, in Java's order, and that there are more."""
+    breaches = compare(laughs(60, "int"), laughs(60, "string"))
+    assert len(breaches) == MOST_BREACHES
+    assert breaches[0] == mismatch("/fields/0/type" * 60, "INT", "STRING")[0]
+    assert {breach[0] for breach in breaches} == {"TYPE_MISMATCH"}
+    texts = judge(laughs(60, "int"), [laughs(60, "string")], Level.FULL)
+    assert [text for text in texts if "TYPE_MISMATCH" not in text] == [
         "{more:'these are the first 200; mend them and check again'}",
         "{oldSchemaVersion:1}",
-        told[-2],
+        texts[-2],
         "{compatibility:'FULL'}",
     ]
-    assert len(told) == MOST_BREACHES + 4
+    assert len(texts) == MOST_BREACHES + 4
     few = compare(laughs(4, "int"), laughs(4, "string"))
     assert len(few) == 8
 
@@ -270,7 +270,7 @@ def test_a_union_of_types_that_refer_twice() -> None:
 
 
 def test_a_long_way_is_told_by_its_end() -> None:
-    """Places cost nothing until they are told, and then no more than their last part."""
+    """Places cost nothing until they are reported, and then no more than their last part."""
     place = Place().down("fields", 0)
     for _ in range(5000):
         place = place.down("type")
@@ -285,12 +285,12 @@ def test_long_chains_of_types() -> None:
     def chain(last: str) -> str:
         types: list[Any] = [record(field(last), name="T0")]
         types += [record(field(f"T{number - 1}"), name=f"T{number}") for number in range(1, 2000)]
-        fields = [field(one, f"f{number}") for number, one in enumerate(types)]
+        fields = [field(kind, f"f{number}") for number, kind in enumerate(types)]
         return json.dumps(record(*reversed([field("T1999", "top"), *reversed(fields)]), name="All"))
 
     assert compare(json.loads(chain("long")), json.loads(chain("int"))) == []
-    found = compare(json.loads(chain("int")), json.loads(chain("long")))
-    assert found[0] == mismatch("/fields/0/type/fields/0/type", "INT", "LONG")[0]
+    breaches = compare(json.loads(chain("int")), json.loads(chain("long")))
+    assert breaches[0] == mismatch("/fields/0/type/fields/0/type", "INT", "LONG")[0]
 
 
 @settings(max_examples=150, suppress_health_check=list(HealthCheck))
@@ -303,10 +303,10 @@ def test_a_schema_reads_itself(schema: Any) -> None:
         parsed = parse(text).schema
     except AvroError:
         assume(False)
-    found = incompatibilities(parsed, parse(text).schema)
-    assert all("matches multiple fields" in one.info for one in found)
-    if isinstance(parsed, Record) and not any("aliases" in str(one) for one in schema["fields"]):
-        assert found == []
+    breaches = incompatibilities(parsed, parse(text).schema)
+    assert all("matches multiple fields" in breach.info for breach in breaches)
+    if isinstance(parsed, Record) and not any("aliases" in str(schema_field) for schema_field in schema["fields"]):
+        assert breaches == []
 
 
 OLD, MIDDLE, NEW = record(A), record(A, field("int", "b", default=0)), record(A, B)
@@ -328,30 +328,30 @@ def artifact(schema: Any) -> Artifact:
 
 
 def judge(schema: Any, history: list[Any], level: Level, budget: Budget | None = None) -> list[str]:
-    known = [Earlier(version=number, artifact=artifact(one)) for number, one in enumerate(history, 1)]
+    known = [Earlier(version=number, artifact=artifact(schema)) for number, schema in enumerate(history, 1)]
     return explain(artifact(schema), [], known[::-1], level, budget=budget)
 
 
 @pytest.mark.parametrize(("level", "verdicts"), LEVELS.items())
 def test_levels(level: Level, verdicts: tuple[bool, bool, bool]) -> None:
     """Who has to read whom at each level."""
-    assert tuple(not judge(one, [OLD], level) for one in (GAINS, LOSES, SAME)) == verdicts
+    assert tuple(not judge(reader, [OLD], level) for reader in (GAINS, LOSES, SAME)) == verdicts
 
 
 def test_plain_levels_look_at_the_latest_alone() -> None:
     """A field that lost its default step by step: fine for each neighbour, a breach with the first version."""
     assert judge(NEW, HISTORY, Level.BACKWARD) == []
-    found = judge(NEW, HISTORY, Level.BACKWARD_TRANSITIVE)
-    assert "oldSchemaVersion:1" in found[1]
+    texts = judge(NEW, HISTORY, Level.BACKWARD_TRANSITIVE)
+    assert "oldSchemaVersion:1" in texts[1]
 
 
 def test_the_search_ends_at_the_newest_breach() -> None:
     """Transitive levels go from the newest to the oldest and stop at the first bad one."""
-    found = judge("int", ["string", "boolean", "int"], Level.BACKWARD_TRANSITIVE)
-    assert found[1] == "{oldSchemaVersion:2}"
-    assert found[2] == "{oldSchema:'\"boolean\"'}"
-    assert found[3] == "{compatibility:'BACKWARD_TRANSITIVE'}"
-    assert len(found) == 4
+    texts = judge("int", ["string", "boolean", "int"], Level.BACKWARD_TRANSITIVE)
+    assert texts[1] == "{oldSchemaVersion:2}"
+    assert texts[2] == "{oldSchema:'\"boolean\"'}"
+    assert texts[3] == "{compatibility:'BACKWARD_TRANSITIVE'}"
+    assert len(texts) == 4
 
 
 def test_messages_hold_kind_path_and_remedy() -> None:
