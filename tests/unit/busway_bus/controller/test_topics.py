@@ -10,7 +10,8 @@ from busway_bus.controller.controller import Surroundings
 from busway_bus.controller.leaders import ReportReplicas
 from busway_bus.controller.placement import place
 from busway_bus.controller.topics import CreatePartitions, CreateTopics, DeleteTopics, Growth, NewTopic, check_count
-from busway_bus.kernel.config import BrokerConfig, Endpoint
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.image import LOST, NO_LEADER, ClusterImage
 from busway_protocol.errors import ErrorCode, KafkaError
