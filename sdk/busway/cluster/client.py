@@ -13,11 +13,11 @@ from uuid import UUID
 
 from busway.cluster.metadata import ClusterMetadata
 from busway.cluster.rate_limited_log import RateLimitedLog
-from busway.cluster.retry import Backoff
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, NotRunning, RequestTimedOut
 from busway.net.clock import REAL_TIME
 from busway.net.connection import Connection
 from busway.net.machine import current_machine
+from busway.net.retry import Backoff
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.groups_classic import FindCoordinatorRequest, FindCoordinatorResponse
 from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse

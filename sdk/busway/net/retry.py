@@ -7,11 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 
+def _no_jitter() -> float:
+    return 0.0
+
+
 @dataclass(slots=True)
 class Backoff:
-    """Delays in seconds: `initial`, doubled each time up to `limit`, minus up to 20 % by `rng`."""
+    """Delays in seconds: `initial`, doubled each time up to `limit`, minus up to 20 % by `rng`; exact without one."""
 
-    rng: Callable[[], float]
+    rng: Callable[[], float] = _no_jitter
     initial: float = 0.05
     limit: float = 1.0
     tries: int = 0
