@@ -1,6 +1,8 @@
-"""Delays between retries: doubling, bounded, exact or with a random share."""
+"""Delays between retries: doubling, bounded, exact or with a random share; and their deadline."""
 
-from busway.net.retry import Backoff
+import pytest
+
+from busway.net.retry import Backoff, RetryTimer
 
 
 def test_delays_double_up_to_the_limit_and_begin_again() -> None:
@@ -14,3 +16,24 @@ def test_delays_double_up_to_the_limit_and_begin_again() -> None:
 def test_a_random_share_shortens_them() -> None:
     """By 20 % at most."""
     assert Backoff(lambda: 1.0, initial=1.0, limit=1.0).next() == 0.8
+
+
+async def test_before_the_deadline_an_attempt_follows() -> None:
+    """After the next delay of the backoff, or another one that is asked for."""
+    delays = Backoff(initial=0.0, limit=0.0)
+    timer = RetryTimer(delays, timeout_s=3600.0)
+    await timer.sleep_or_raise(ValueError("passing"))
+    assert (timer.is_expired, delays.tries) == (False, 1)
+    await timer.sleep(0.0)
+    assert delays.tries == 1
+
+
+async def test_from_the_deadline_on_the_problem_is_raised() -> None:
+    """Unchanged, without a further wait."""
+    delays = Backoff()
+    timer = RetryTimer(delays, timeout_s=0.0)
+    problem = ValueError("the last one")
+    with pytest.raises(ValueError, match="the last one") as raised:
+        await timer.sleep_or_raise(problem)
+    assert raised.value is problem
+    assert (timer.is_expired, delays.tries) == (True, 0)
