@@ -14,7 +14,7 @@ from types import ModuleType
 
 import busway_bus.handlers
 from busway_bus.handlers.for_controllers.registry import MODULES as CONTROLLERS
-from busway_bus.handlers.registry import HANDLERS
+from busway_bus.handlers.registry import HANDLERS, ON_CONTROLLER_LISTENERS
 from busway_bus.kernel.broker_configs import BROKER_CONFIGS
 from busway_bus.kernel.inert_configs import INERT
 from busway_bus.kernel.limits import ANSWER_BYTES_MAX, PRODUCER_BYTES, PRODUCERS_BYTES_MAX, TRANSACTION_PARTITIONS_MAX
@@ -61,18 +61,27 @@ def handlers() -> list[ModuleType]:
     )
 
 
+def _name(key: int) -> str:
+    return "".join(part.capitalize() for part in ApiKey(key).name.split("_"))
+
+
 def _row(module: ModuleType) -> str:
     """One API of a table."""
     text = " ".join(inspect.cleandoc(module.__doc__ or "").split())
     missing = re.search(r"\*Not supported\*:\s*(.*?)(?:\.\s|\.?$)", text)
     low, high = module.VERSIONS
-    name = "".join(part.capitalize() for part in ApiKey(module.API).name.split("_"))
-    return f"| {int(module.API)} | {name} | {low}-{high} | {_gap(missing)} |"
+    return f"| {int(module.API)} | {_name(module.API)} | {low}-{high} | {_gap(missing)} |"
 
 
 def page() -> str:
     """The whole text."""
     rows = [_row(module) for module in handlers()]
+    names = ", ".join(_name(key) for key in sorted(ON_CONTROLLER_LISTENERS))
+    rows += [
+        "",
+        "Listeners named by `controller.listener.names` are for tools with `--bootstrap-controller`: "
+        f"they answer {names}. Fetch of the metadata log and the other APIs between voters are not served there: the node is the only voter.",
+    ]
     rows += [
         "",
         *CONTROLLERS_HEAD,

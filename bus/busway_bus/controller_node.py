@@ -14,8 +14,9 @@ from typing import Any, Final
 from busway.net.machine import OS
 from busway_bus.handlers.for_controllers.registry import HANDLERS
 from busway_bus.handlers.for_controllers.services import ControllerServices
-from busway_bus.kernel.config import BrokerConfig, Endpoint
+from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.files import DataDirectory
+from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.log.checkpoints import META_PROPERTIES, uuid_text
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.os_files import OsFiles
@@ -77,11 +78,11 @@ class ControllerNode:
     @property
     def advertised(self) -> Mapping[str, Endpoint]:
         """The address of each listener, by name."""
-        return self._listeners.advertised
+        return self._listeners.controller_advertised
 
     @property
     def bootstrap_servers(self) -> str:
-        return self.advertised[self.config.listeners[0].name].address
+        return self.advertised[self.config.controller_listeners[0].name].address
 
     async def start(self) -> None:
         """Open the data, join the quorum, open the listeners. It may have no leader yet.
@@ -110,7 +111,7 @@ class ControllerNode:
                 metadata=metadata,
                 quorum=self._driver,
                 scheduler=FairScheduler(self._machine),
-                listener=self.config.listeners[0].name,
+                listener=self.config.controller_listeners[0].name,
                 addresses=self.config.voters,
             )
             self._driver.begin(metadata)  # before the first request

@@ -25,9 +25,10 @@ from busway_bus.handlers.common.context import NodeServices
 from busway_bus.handlers.common.metadata_responses import MetadataAnswers
 from busway_bus.handlers.common.topic_auto_creation import TopicAutoCreator
 from busway_bus.handlers.common.topic_creation import create_dead_letter_topic, create_topic
-from busway_bus.kernel.config import BrokerConfig, Endpoint
+from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.files import DataDirectory
 from busway_bus.kernel.limits import STOP_WAIT_MS
+from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.kernel.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.os_files import OsFiles
@@ -97,7 +98,7 @@ class Node:
 
     @property
     def advertised(self) -> Mapping[str, Endpoint]:
-        """The address for clients of each listener, by name."""
+        """The address for clients of each of the broker's listeners, by name."""
         return self._listeners.advertised
 
     @property
@@ -185,6 +186,7 @@ class Node:
                 volume=self._files.volume,
                 cluster_id=self._store.identity.cluster_id,
                 directory_id=self._store.identity.directory_id,
+                controller_advertised=self._listeners.controller_advertised,
                 metadata=metadata,
                 controller=self._controller,
                 replicas=replicas,
@@ -213,7 +215,8 @@ class Node:
             self._release()
             raise
         self._chores = [asyncio.ensure_future(chore) for chore in self._all_chores()]
-        endpoints = ", ".join(f"{endpoint.name} {endpoint.address}" for endpoint in self.advertised.values())
+        opened = (*self.advertised.values(), *self.services.controller_advertised.values())
+        endpoints = ", ".join(f"{endpoint.name} {endpoint.address}" for endpoint in opened)
         logger.info("node %d serves %s from %s", self.config.node_id, endpoints, self.config.data_dir)
 
     async def _begin_epochs(self, replicas: ReplicaManager) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from tools.jars import kafka_libs
 
-from busway_protocol.apis import APIS
+from busway_bus.handlers.for_controllers.registry import HANDLERS as CONTROLLER_HANDLERS
+from busway_bus.handlers.registry import HANDLERS, ON_CONTROLLER_LISTENERS
+from busway_protocol.apis import APIS, ApiKey
 from busway_protocol.headers import RequestHeader, ResponseHeader
 from busway_protocol.schema import NEVER, Field, fields_of, info_of
 from busway_protocol.types import ZERO_UUID
@@ -141,3 +143,16 @@ def test_the_definition_equals_kafkas(cls: type[Any], theirs: dict[str, Any]) ->
     assert info.api_key == definition.get("apiKey")
     shared = {struct["name"]: struct["fields"] for struct in definition.get("commonStructs", [])}
     assert list(compare(cls, definition["fields"], shared, low, high, cls.__name__)) == []
+
+
+def test_each_api_is_served_on_kafkas_listeners(theirs: dict[str, Any]) -> None:
+    """Those of brokers, and those of controllers but for the APIs between voters: a combined node is the only one."""
+    listeners = {
+        definition["apiKey"]: set(definition.get("listeners", ()))
+        for definition in theirs.values()
+        if definition["type"] == "request"
+    }
+    assert [key for key in HANDLERS if "broker" not in listeners[key]] == []
+    of_controllers = {key for key in HANDLERS if "controller" in listeners[key]}
+    assert of_controllers - {ApiKey.FETCH} == ON_CONTROLLER_LISTENERS
+    assert [key for key in CONTROLLER_HANDLERS if "controller" not in listeners[key]] == []

@@ -20,6 +20,7 @@ class Broker(Protocol):
     """What the tests know of a broker."""
 
     bootstrap_servers: str
+    bootstrap_controllers: str
 
     @property
     def data_dir(self) -> Path:
@@ -45,4 +46,4 @@ def chosen_broker(settings: Mapping[str, str] | None = None) -> Broker:
     chosen = {**SETTINGS, **(settings or {})}
     if is_apache_chosen():
         return ApacheKafka(chosen)
-    return BuswayProcess(chosen)
+    return BuswayProcess(chosen, controller=True)

@@ -87,6 +87,7 @@ class ApacheKafka(Program):
         self._output = self._folder / "server.log"
         self._ports = held_ports(2)
         self.bootstrap_servers = ""
+        self.bootstrap_controllers = f"127.0.0.1:{self._ports[1]}"
         self.start_seconds = 0.0
 
     @property

@@ -20,16 +20,22 @@ START_SECONDS = patient(20.0)
 
 
 class BuswayProcess:
-    """`python -m busway_bus` with its own temporary data directory; `prefix` is put before its command line."""
+    """`python -m busway_bus` with its own temporary data directory.
 
-    def __init__(self, settings: dict[str, str], prefix: Sequence[str] = ()) -> None:
+    Args:
+        prefix: put before its command line.
+        controller: whether it opens a listener of the controller too, as `ApacheKafka` does.
+    """
+
+    def __init__(self, settings: dict[str, str], prefix: Sequence[str] = (), *, controller: bool = False) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="busway-broker-"))
         self._settings = settings
         self._prefix = prefix
         self._process: subprocess.Popen[str] | None = None
         self._log = self._folder / "broker.log"
-        self._port = held_ports(1)[0]
+        self._port, *controllers = held_ports(2 if controller else 1)
         self.bootstrap_servers = ""
+        self.bootstrap_controllers = "".join(f"127.0.0.1:{port}" for port in controllers)
 
     @property
     def data_dir(self) -> Path:
@@ -49,6 +55,12 @@ class BuswayProcess:
             "log.dirs": str(self.data_dir),
             **self._settings,
         }
+        if self.bootstrap_controllers:
+            settings["listeners"] += f",CONTROLLER://{self.bootstrap_controllers}"
+            settings |= {
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": f"1@{self.bootstrap_controllers}",
+            }
         file = self._folder / "server.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         with self._log.open("a") as log:

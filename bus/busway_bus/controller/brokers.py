@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from busway_bus.controller.controller import Surroundings
-from busway_bus.kernel.config import Endpoint
 from busway_bus.kernel.decision import Decision
+from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.metadata.image import Address, ClusterImage
 from busway_bus.metadata.records import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
 

@@ -1,12 +1,13 @@
-"""DescribeCluster (key 60, versions 0-2): the brokers of the cluster (KIP-700).
+"""DescribeCluster (key 60, versions 0-2): the brokers of the cluster, or its controllers (KIP-700, KIP-919).
 
-Versions: 1 can request controllers (KIP-919), 2 also fenced brokers.
-Behaviour: the registered brokers, with their addresses for the client's listener.
-*Not supported*: asking for the controllers' endpoints; one node opens none.
+Versions: 1 can request controllers, 2 also fenced brokers.
+Behaviour: the registered brokers, with their addresses for the client's listener; on a controller's listener the
+controller, with its address there. A request for the others is MISMATCHED_ENDPOINT_TYPE.
 """
 
 from busway_bus.handlers.common.authorized import CLUSTER_OPERATIONS
 from busway_bus.handlers.common.context import RequestContext
+from busway_bus.handlers.common.endpoint_types import BROKERS, CONTROLLERS, other_type
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
@@ -14,37 +15,42 @@ from busway_protocol.messages.cluster import DescribeClusterBroker, DescribeClus
 API = ApiKey.DESCRIBE_CLUSTER
 VERSIONS = (0, 2)
 NEEDS = ()
-BROKERS = 1
 
 
 def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     node = context.node
-    if request.endpoint_type != BROKERS:
-        return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            error_message="The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER; this broker has no "
-            "listener for controllers, use --bootstrap-server",
-            cluster_id=node.cluster_id,
-            brokers=[],
+    served = CONTROLLERS if context.on_controller_listener else BROKERS
+    if request.endpoint_type != served:
+        return other_type(
+            request, served, api_version=context.api_version, has_controllers=bool(node.controller_advertised)
         )
-    image = node.image
-    shown = image.brokers.values() if request.include_fenced_brokers else image.usable_brokers()
     answer = DescribeClusterResponse(
         error_code=ErrorCode.NONE,
+        endpoint_type=served,
         cluster_id=node.cluster_id,
         controller_id=node.controller.leader_id,
-        brokers=[
-            DescribeClusterBroker(
-                broker_id=broker.node_id,
-                host=address.host,
-                port=address.port,
-                rack=broker.rack,
-                is_fenced=broker.fenced,
-            )
-            for broker in shown
-            if (address := broker.addresses.get(context.listener)) is not None
-        ],
+        brokers=_brokers(request, context) if served == BROKERS else [_controller(context)],
     )
     if request.include_cluster_authorized_operations:
         answer.cluster_authorized_operations = CLUSTER_OPERATIONS
     return answer
+
+
+def _brokers(request: DescribeClusterRequest, context: RequestContext) -> list[DescribeClusterBroker]:
+    image = context.node.image
+    return [
+        DescribeClusterBroker(
+            broker_id=broker.node_id,
+            host=address.host,
+            port=address.port,
+            rack=broker.rack,
+            is_fenced=broker.fenced,
+        )
+        for broker in (image.brokers.values() if request.include_fenced_brokers else image.usable_brokers())
+        if (address := broker.addresses.get(context.listener)) is not None
+    ]
+
+
+def _controller(context: RequestContext) -> DescribeClusterBroker:
+    here = context.advertised
+    return DescribeClusterBroker(broker_id=context.node.controller.leader_id, host=here.host, port=here.port)

@@ -1,9 +1,8 @@
 """DescribeQuorum (key 55, versions 0-2): the voters of the metadata log (KIP-595).
 
 Versions: 1 has fetch times (KIP-836), 2 texts, directories and the controllers' addresses (KIP-853).
-Behaviour: the controller leads as the only voter. As in Kafka, a request must have the metadata log's partition alone;
-otherwise every part is refused.
-*Not supported*: addresses of controllers; one node opens no listener for them.
+Behaviour: the controller leads as the only voter. Its address is that of controller.quorum.voters, as in Kafka, or else
+those of its listeners. A request must have the metadata log's partition alone; otherwise every part is refused.
 """
 
 from busway_bus.handlers.common.context import NodeServices, RequestContext
@@ -14,6 +13,7 @@ from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    Listener,
     Node,
     PartitionData,
     ReplicaState,
@@ -42,12 +42,17 @@ def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQ
         )
         for topic in request.topics
     ]
-    nodes = (
-        [Node(node_id=context.node.controller.leader_id, listeners=[])]
-        if hosted and context.api_version >= TEXTS_SINCE
-        else []
-    )
+    nodes = [_node(context.node)] if hosted and context.api_version >= TEXTS_SINCE else []
     return DescribeQuorumResponse(error_code=ErrorCode.NONE, topics=answers, nodes=nodes)
+
+
+def _node(node: NodeServices) -> Node:
+    voter, advertised = node.controller.leader_id, node.controller_advertised
+    listeners = [Listener(name=name, host=end.host, port=end.port) for name, end in advertised.items()]
+    if voter in node.config.voters and listeners:
+        host, port = node.config.voters[voter]
+        listeners = [Listener(name=listeners[0].name, host=host, port=port)]
+    return Node(node_id=voter, listeners=listeners)
 
 
 def _quorum(node: NodeServices) -> PartitionData:

@@ -173,4 +173,26 @@ def handler_of(module: ModuleType) -> Handler:
 
 
 HANDLERS: Final[Mapping[int, Handler]] = {int(module.API): handler_of(module) for module in MODULES}
-advertise([(h.key, h.advertised_min, h.max_version, h.feature) for h in HANDLERS.values()])
+ON_CONTROLLER_LISTENERS: Final = frozenset(
+    {
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.API_VERSIONS,
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.DESCRIBE_CLUSTER,
+    }
+)
+"""The APIs that Kafka's message definitions have on a controller's listeners, as far as a broker serves them.
+
+Those between voters (Fetch, Vote, BeginQuorumEpoch, EndQuorumEpoch) are left out: this node is the only voter.
+"""
+advertise([(h.key, h.advertised_min, h.max_version, h.feature) for h in HANDLERS.values()], ON_CONTROLLER_LISTENERS)

@@ -85,7 +85,7 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
         _key("broker.rack", _S, None, "Name of the rack, for clients that fetch from the nearest replica."),
         _key("connections.max.idle.ms", _L, 600_000, "Time in ms after which a connection without requests is closed."),
         _key("controller.listener.names", _W, [],
-             "Listeners of the controller role. A node that is broker, too, is its own controller and opens none of them."),
+             "Those of listeners that are for clients of the controller, such as tools with --bootstrap-controller."),
         _key("controller.quorum.bootstrap.servers", _W, [],
              "Where to find the controllers. A broker is its own controller."),
         _key("controller.quorum.election.backoff.max.ms", _I, 1000,

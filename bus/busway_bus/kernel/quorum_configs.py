@@ -50,7 +50,8 @@ def voters_of(values: Mapping[str, ConfigValue]) -> dict[int, VoterAddress]:
 def check_roles(values: Mapping[str, ConfigValue], node_id: int) -> None:
     """Check roles and voters.
 
-    Brokers without their own controller and dynamic voters are refused.
+    A node of both roles is its cluster's only voter. Brokers without their own controller, and dynamic voters of a
+    controller alone, are refused.
     """
     roles = roles_of(values)
     if roles == {BROKER, CONTROLLER}:
@@ -62,6 +63,7 @@ def check_roles(values: Mapping[str, ConfigValue], node_id: int) -> None:
                     f"{len(named)} controllers are named, but brokers in clusters are not served yet; name one, or "
                     f"set process.roles=controller for a node that is a controller alone",
                 )
+        _check_is_voter(voters_of(values), node_id)
         return
     if roles != {CONTROLLER}:
         raise ConfigError(
@@ -75,11 +77,15 @@ def check_roles(values: Mapping[str, ConfigValue], node_id: int) -> None:
             f"a controller needs the voters as id@host:port, itself among them; those that change while they run ({_BOOTSTRAP}, KIP-853) are not "
             f"served yet",
         )
-    if node_id not in voters:
-        raise ConfigError(
-            _VOTERS, f"this node, {node_id}, is not among the voters {sorted(voters)}; set node.id, or add it"
-        )
+    _check_is_voter(voters, node_id)
     if not values.get("controller.listener.names"):
         raise ConfigError(
             "controller.listener.names", "a controller needs the names of its listeners, such as CONTROLLER"
+        )
+
+
+def _check_is_voter(voters: Mapping[int, VoterAddress], node_id: int) -> None:
+    if voters and node_id not in voters:
+        raise ConfigError(
+            _VOTERS, f"this node, {node_id}, is not among the voters {sorted(voters)}; set node.id, or add it"
         )

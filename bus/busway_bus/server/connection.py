@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from busway_bus.handlers.common.context import CloseConnection, NodeServices, Peer, PeerGone
-from busway_bus.kernel.config import Endpoint
 from busway_bus.kernel.limits import (
     GATHERED_BYTES_MAX,
     PARTIAL_REQUEST_CONTENDED_MS,
@@ -24,6 +23,7 @@ from busway_bus.kernel.limits import (
     REQUEST_BYTES_WORKED_MAX,
     REQUESTS_PIPELINED_MAX,
 )
+from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.log.file_slice import FileSlice
 from busway_bus.server.dispatch import BadRequest, Dispatcher, Reply, Routes
 from busway_bus.server.frame_reader import FrameReader

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from busway_bus.handlers.common.context import Encoded, Large, NodeServices, Peer, RequestContext
 from busway_bus.handlers.common.pending_response import PendingResponse
-from busway_bus.handlers.registry import HANDLERS, Handler
-from busway_bus.kernel.config import Endpoint
+from busway_bus.handlers.registry import HANDLERS, ON_CONTROLLER_LISTENERS, Handler
 from busway_bus.kernel.limits import GATHERED_BYTES_MAX
+from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.scheduling.off_loop import off_loop
 from busway_bus.server.stream import Piece
 from busway_protocol.apis import ApiKey, api, response_header_version
@@ -309,3 +309,5 @@ class Routes:
 
 
 BROKER: Final = Routes(HANDLERS)
+BROKERS_CONTROLLER: Final = Routes({key: HANDLERS[key] for key in ON_CONTROLLER_LISTENERS})
+"""Of the controller's listeners on a node that is a broker too."""

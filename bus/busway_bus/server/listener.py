@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 from busway.net.listening import reason
 from busway_bus.handlers.common.context import NodeServices
-from busway_bus.kernel.config import BrokerConfig, Endpoint
+from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.limits import REQUEST_BYTES_MAX, STOP_WAIT_MS
+from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.kernel.peer_warnings import PeerWarnings
 from busway_bus.server.acceptor import Acceptor, acceptor
 from busway_bus.server.connection import Connection
-from busway_bus.server.dispatch import Routes
+from busway_bus.server.dispatch import BROKER, BROKERS_CONTROLLER, Routes
 from busway_bus.server.frame_reader import scratch_buffer
 from busway_bus.server.request_memory import RequestMemory
 from busway_bus.server.stream import Shared, Stream
@@ -37,18 +38,20 @@ class Listeners:
     """Accepts clients on every configured listener, with common limits.
 
     Args:
-        routes: the APIs; a broker's by default.
+        controller_routes: the APIs of the controller's listeners; by default those of a node that is a broker too.
     """
 
-    def __init__(self, config: BrokerConfig, routes: Routes | None = None) -> None:
+    def __init__(self, config: BrokerConfig, controller_routes: Routes = BROKERS_CONTROLLER) -> None:
         self._config = config
-        self._routes = routes
+        self._controller_routes = controller_routes
         self._connections: dict[Connection, None] = {}  # in order of acceptance
         self._by_host: Counter[str] = Counter()
         self._peer_warnings = PeerWarnings()
         self._acceptors: list[Acceptor] = []
         self.advertised: dict[str, Endpoint] = {}
-        """Addresses for clients by listener name, in the config's order, once bound."""
+        """Addresses for clients of the broker by listener name, in the config's order, once bound."""
+        self.controller_advertised: dict[str, Endpoint] = {}
+        """Addresses for clients of the controller, likewise."""
         self._node: NodeServices | ControllerServices | None = None
         self._scratch = scratch_buffer()
         self._shared = Shared()
@@ -61,18 +64,20 @@ class Listeners:
     async def bind(self) -> None:
         """Bind the ports, without accepting yet, or raise CannotListen."""
         for endpoint in self._config.listeners:
-            await self._bind(endpoint)
+            self.advertised[endpoint.name] = await self._bind(endpoint, BROKER)
+        for endpoint in self._config.controller_listeners:
+            self.controller_advertised[endpoint.name] = await self._bind(endpoint, self._controller_routes)
 
-    async def _bind(self, endpoint: Endpoint) -> None:
+    async def _bind(self, endpoint: Endpoint, routes: Routes) -> Endpoint:
         backlog = max(self._config.get("socket.listen.backlog.size"), 128)
         send_buffer_bytes = self._config.get("socket.send.buffer.bytes")
-        door = acceptor(partial(self._accept, endpoint.name), self._shared, backlog, send_buffer_bytes)
+        door = acceptor(partial(self._accept, endpoint.name, routes), self._shared, backlog, send_buffer_bytes)
         try:
             port = await door.bind(endpoint.host, endpoint.port)
         except (OSError, ValueError) as problem:
             raise CannotListen(f"{endpoint.name} cannot listen on {endpoint.address}: {reason(problem)}") from None
         self._acceptors.append(door)
-        self.advertised[endpoint.name] = self._config.advertised_by(endpoint, port=port)
+        return self._config.advertised_by(endpoint, port=port)
 
     async def serve(self, node: "NodeServices | ControllerServices", connections_max: int) -> None:
         """Begin to accept at most `connections_max` connections, or `max.connections` if less."""
@@ -81,13 +86,14 @@ class Listeners:
         for door in self._acceptors:
             await door.serve()
 
-    def _accept(self, listener: str, stream: Stream) -> None:
+    def _accept(self, listener: str, routes: Routes, stream: Stream) -> None:
         assert self._node is not None
+        advertised = self.advertised if listener in self.advertised else self.controller_advertised
         connection = Connection(
             self._node,
             stream,
-            routes=self._routes,
-            advertised=self.advertised[listener],
+            routes=routes,
+            advertised=advertised[listener],
             max_request_bytes=self._config.get("socket.request.max.bytes"),
             scratch=self._scratch,
             memory=self._memory,

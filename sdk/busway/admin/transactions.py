@@ -11,8 +11,8 @@ from typing import Any, Final
 from busway.cluster.client import ClusterClient, CoordinatorKind
 from busway.cluster.coordinator import MOVED
 from busway.errors import BrokerError
-from busway.net.clock import REAL_TIME
 from busway.net.machine import current_machine
+from busway.net.retry import RetryTimer
 from busway.types import TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.transactions import (
@@ -290,8 +290,7 @@ class TransactionsAdmin:
 
     async def _ask_coordinator_of(self, transactional_id: str, message: Any, code_of: Any) -> tuple[int, Any]:
         """Return the coordinator and its response; retry while it loads, moves or ends the transaction."""
-        backoff = self._cluster.backoff()
-        deadline = REAL_TIME.now_s() + self._cluster.timeout_s
+        timer = RetryTimer(self._cluster.backoff(), self._cluster.timeout_s)
         while True:
             node_id = await self._cluster.find_coordinator(transactional_id, CoordinatorKind.TRANSACTION)
             answer = await self._cluster.ask_node(node_id, message)
@@ -300,9 +299,9 @@ class TransactionsAdmin:
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
                 ErrorCode.CONCURRENT_TRANSACTIONS,
             }
-            if not again or REAL_TIME.now_s() >= deadline:
+            if not again or timer.is_expired:
                 return node_id, answer
-            await REAL_TIME.sleep(backoff.next())
+            await timer.sleep()
 
     def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         by_leader: dict[int, list[TopicPartition]] = {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from busway.app.model.topic import BadDeclaration, ConsumerRecord, Topic
 from busway.errors import BuswayError
 from busway.net.clock import REAL_TIME
+from busway.net.retry import Backoff
 from busway.serde.errors import Undecodable
 from busway.serde.naming import Part, SubjectNaming
 from busway.serde.plain import Integer, Json, Raw, SchemaMissing, Serde, Text
@@ -185,14 +186,13 @@ async def load_patiently(
     Raises:
         Undecodable: the registry has no such schema.
     """
-    wait_s = _FIRST_WAIT_S
+    backoff = Backoff(initial=_FIRST_WAIT_S, limit=_LONGEST_WAIT_S)
     while True:
         try:
             return await missing.load()
         except BuswayError as problem:
             logger.warning("%s-%d waits at offset %d: %s", *record[:3], problem)
-        await rest(wait_s)
-        wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+        await rest(backoff.next())
 
 
 def _key_format(kind: Any) -> str:

@@ -13,11 +13,11 @@ from uuid import UUID
 
 from busway.cluster.metadata import ClusterMetadata
 from busway.cluster.rate_limited_log import RateLimitedLog
-from busway.cluster.retry import Backoff
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, NotRunning, RequestTimedOut
 from busway.net.clock import REAL_TIME
 from busway.net.connection import Connection
 from busway.net.machine import current_machine
+from busway.net.retry import Backoff, RetryTimer
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.groups_classic import FindCoordinatorRequest, FindCoordinatorResponse
 from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -243,8 +243,7 @@ class ClusterClient:
         """
         wanted = set(topics)
         self.topics |= wanted
-        backoff = self.backoff()
-        deadline = REAL_TIME.now_s() + (self._timeout_s if timeout_s is None else timeout_s)
+        timer = RetryTimer(self.backoff(), self._timeout_s if timeout_s is None else timeout_s)
         while True:
             if all(name in self.metadata.topics for name in wanted):
                 return
@@ -262,10 +261,10 @@ class ClusterClient:
             if problem is None:
                 return
             permanent = isinstance(problem, BrokerError) and not problem.retriable
-            if permanent or REAL_TIME.now_s() >= deadline:
+            if permanent or timer.is_expired:
                 self.topics.difference_update(missing)  # requested again, it would be auto-created
                 raise problem
-            await REAL_TIME.sleep(backoff.next())
+            await timer.sleep()
 
     def _why_none(self) -> str:
         if self._create_topics:
@@ -292,8 +291,7 @@ class ClusterClient:
             BrokerError: the group or the transactional id is refused.
             ConnectionFailed: no broker is reachable within the request timeout.
         """
-        backoff = self.backoff()
-        deadline = REAL_TIME.now_s() + self._timeout_s
+        timer = RetryTimer(self.backoff(), self._timeout_s)
         while True:
             problem: BuswayError
             try:
@@ -311,6 +309,4 @@ class ClusterClient:
                     raise problem
             except (ConnectionFailed, RequestTimedOut) as failed:
                 problem = failed
-            if REAL_TIME.now_s() >= deadline:
-                raise problem
-            await REAL_TIME.sleep(backoff.next())
+            await timer.sleep_or_raise(problem)

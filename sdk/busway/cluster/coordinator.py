@@ -10,9 +10,9 @@ import logging
 from typing import Any, Final
 
 from busway.cluster.client import ClusterClient, CoordinatorKind
-from busway.cluster.retry import Backoff
 from busway.errors import BuswayError, ConnectionFailed, RequestTimedOut
 from busway.net.connection import Connection
+from busway.net.retry import Backoff
 from busway_protocol.errors import ErrorCode
 
 MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})

@@ -15,7 +15,7 @@ from busway.consumer.fetcher import NAMES_UNTIL
 from busway.consumer.isolation import take_aborted, visible
 from busway.consumer.subscription import FetchPosition
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, DamagedData, OffsetReset, RequestTimedOut
-from busway.net.clock import REAL_TIME
+from busway.net.retry import RetryTimer
 from busway.types import TopicPartition
 from busway_protocol.errors import ErrorCode, ProtocolError, error_for
 from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -89,10 +89,9 @@ class _Reader:
 
     async def fetch(self) -> PartitionData:
         """Return the next response with batches; retry retriable errors until the timeout."""
-        deadline = REAL_TIME.now_s() + self._timeout_s
-        backoff = self._cluster.backoff()
+        timer = RetryTimer(self._cluster.backoff(), self._timeout_s)
         problem: BuswayError | None = None
-        while REAL_TIME.now_s() < deadline:
+        while not timer.is_expired:
             try:
                 data = await self._ask()
                 if data.records:
@@ -102,7 +101,7 @@ class _Reader:
                 if isinstance(failed, BrokerError) and not failed.retriable:
                     raise
                 problem = failed
-                await REAL_TIME.sleep(backoff.next())
+                await timer.sleep()
                 with contextlib.suppress(BuswayError):
                     await self._cluster.refresh()
         raise problem or RequestTimedOut(

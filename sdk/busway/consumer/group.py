@@ -16,7 +16,6 @@ from typing import Final
 
 from busway.cluster.client import ClusterClient
 from busway.cluster.coordinator import PASSING
-from busway.cluster.retry import Backoff
 from busway.consumer.coordinator import Coordinator
 from busway.consumer.heartbeat import HeartbeatTimings
 from busway.consumer.heartbeat_thread import HeartbeatThread
@@ -26,6 +25,7 @@ from busway.consumer.offset_requests import OffsetVersions
 from busway.consumer.offsets import GroupOffsets
 from busway.errors import BrokerError, ConnectionFailed, RequestTimedOut
 from busway.net.clock import REAL_TIME
+from busway.net.retry import Backoff
 from busway.options import ConsumerOptions
 from busway.types import GroupMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode, error_for

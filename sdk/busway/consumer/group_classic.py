@@ -9,7 +9,6 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from busway.cluster.client import ClusterClient
-from busway.cluster.retry import Backoff
 from busway.consumer.coordinator import Coordinator, Member
 from busway.consumer.group import GroupMember, Listener, check, shown
 from busway.consumer.heartbeat import HeartbeatTimings, OnResponse, send_heartbeats
@@ -19,6 +18,7 @@ from busway.consumer.offset_requests import CLASSIC
 from busway.consumer.unassigned import unassigned, unshared_now
 from busway.errors import BrokerError, BuswayError
 from busway.net.clock import REAL_TIME
+from busway.net.retry import Backoff
 from busway.options import ConsumerOptions
 from busway.types import TopicPartition
 from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE, decode_assignment

@@ -14,7 +14,6 @@ from typing import Any, Final
 from uuid import UUID
 
 from busway.cluster.client import ClusterClient
-from busway.cluster.retry import Backoff
 from busway.consumer.coordinator import Coordinator
 from busway.consumer.group import GroupMember, Listener, shown
 from busway.consumer.heartbeat import HeartbeatTimings, OnResponse
@@ -32,6 +31,7 @@ from busway.consumer.offset_requests import MODERN
 from busway.errors import BrokerError, BuswayError
 from busway.net.clock import REAL_TIME
 from busway.net.machine import current_machine
+from busway.net.retry import Backoff
 from busway.options import ConsumerOptions
 from busway.types import TopicPartition
 from busway_protocol.errors import ErrorCode

@@ -10,7 +10,7 @@ from typing import Final
 
 from busway.cluster.client import ClusterClient
 from busway.errors import BrokerError, BuswayError
-from busway.net.clock import REAL_TIME
+from busway.net.retry import RetryTimer
 from busway.options import ConsumerOptions
 from busway.types import OffsetAndTimestamp, TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
@@ -47,16 +47,14 @@ class OffsetLookup:
             BrokerError: a permanent error, or a retriable one at the timeout.
             ConnectionFailed, RequestTimedOut: at the timeout.
         """
-        deadline = REAL_TIME.now_s() + self._options.request_timeout_ms / 1000
-        backoff = self._cluster.backoff()
+        timer = RetryTimer(self._cluster.backoff(), self._options.request_timeout_ms / 1000)
         while True:
             try:
                 return await self._once(wanted, self._committed and not open_too)
             except BuswayError as problem:
-                permanent = isinstance(problem, BrokerError) and not problem.retriable
-                if permanent or REAL_TIME.now_s() >= deadline:
+                if isinstance(problem, BrokerError) and not problem.retriable:
                     raise
-            await REAL_TIME.sleep(backoff.next())
+                await timer.sleep_or_raise(problem)
             with contextlib.suppress(BuswayError):
                 await self._cluster.refresh()
 

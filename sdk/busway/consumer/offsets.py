@@ -16,6 +16,7 @@ from busway.consumer.membership import Membership
 from busway.consumer.offset_requests import OffsetVersions, commit_request, fetch_request, fetched
 from busway.errors import BrokerError, BuswayError, CommitFailed, ConnectionFailed, RequestTimedOut
 from busway.net.clock import REAL_TIME
+from busway.net.retry import RetryTimer
 from busway.types import OffsetAndMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
 
@@ -68,15 +69,14 @@ class GroupOffsets:
             BrokerError, ConnectionFailed, RequestTimedOut.
         """
         asked = list(partitions)
-        deadline = REAL_TIME.now_s() + self._timeout_s
-        backoff = self._coordinator.backoff()
+        timer = RetryTimer(self._coordinator.backoff(), self._timeout_s)
         while True:
             try:
                 return await self._committed_now(asked)
             except BrokerError as problem:
-                if problem.code not in _UNDECIDED or REAL_TIME.now_s() >= deadline:
+                if problem.code not in _UNDECIDED:
                     raise
-            await REAL_TIME.sleep(backoff.next())
+                await timer.sleep_or_raise(problem)
 
     async def _committed_now(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
         request = fetch_request(self._group, self._membership, self._versions, partitions, stable=self._stable)
@@ -121,8 +121,7 @@ class GroupOffsets:
         left = dict(offsets)
         tenures = {partition: self._membership.tenure(partition) for partition in left}
         gone: set[TopicPartition] = set()
-        deadline = REAL_TIME.now_s() + self._timeout_s
-        backoff = self._coordinator.backoff()
+        timer = RetryTimer(self._coordinator.backoff(), self._timeout_s)
         while True:
             async with self._order.turn:
                 for partition in commit.leave(left):
@@ -131,11 +130,9 @@ class GroupOffsets:
                 problem = await self._try(left, generation)
             if problem is None:
                 break
-            if REAL_TIME.now_s() >= deadline:
-                raise problem
-            await REAL_TIME.sleep(backoff.next())
+            await timer.sleep_or_raise(problem)
             with contextlib.suppress(TimeoutError):
-                async with REAL_TIME.timeout_at(deadline):
+                async with REAL_TIME.timeout_at(timer.deadline):
                     await self._settled.wait()
             if self._membership.generation != generation:
                 gone |= {
@@ -144,7 +141,7 @@ class GroupOffsets:
                     if tenures[partition] is None or tenures[partition] != self._membership.tenure(partition)
                 }
                 left = {partition: offset for partition, offset in left.items() if partition not in gone}
-        await commit.wait_taken_over(deadline)
+        await commit.wait_taken_over(timer.deadline)
         if gone:
             raise self.failed(gone, "it was joined again while its offsets were being committed")
 

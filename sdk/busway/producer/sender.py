@@ -17,6 +17,7 @@ from busway.cluster.client import ClusterClient
 from busway.cluster.rate_limited_log import RateLimitedLog
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, DeliveryFailed, RequestTimedOut
 from busway.net.clock import REAL_TIME
+from busway.net.retry import RetryTimer
 from busway.options import ACKS, ProducerOptions
 from busway.producer.accumulator import Accumulator, Batch, Partition
 from busway.producer.produce_errors import LOST_TRACK, STALE_LEADER, TOO_LARGE, WRITTEN, name_of, not_in_time
@@ -80,8 +81,7 @@ class Sender:
         if self.transactions is not None:
             await self.transactions.identify()
             return
-        backoff = self._cluster.backoff()
-        deadline = REAL_TIME.now_s() + self._options.request_timeout_ms / 1000
+        timer = RetryTimer(self._cluster.backoff(), self._options.request_timeout_ms / 1000)
         while True:
             problem: BuswayError
             try:
@@ -98,9 +98,7 @@ class Sender:
                     raise problem
             except (ConnectionFailed, RequestTimedOut) as failed:
                 problem = failed
-            if REAL_TIME.now_s() >= deadline:
-                raise problem
-            await REAL_TIME.sleep(backoff.next())
+            await timer.sleep_or_raise(problem)
 
     async def run(self) -> None:
         """Send until cancelled.

@@ -23,6 +23,7 @@ from busway.errors import (
     UnsupportedByBroker,
 )
 from busway.net.clock import REAL_TIME
+from busway.net.retry import RetryTimer
 from busway.options import ProducerOptions
 from busway.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
@@ -246,8 +247,7 @@ class TransactionRequests:
         at_most: int | None = None,
     ) -> tuple[ErrorCode, Any]:
         """Retry until decided; return the deciding error code and the response."""
-        deadline = REAL_TIME.now_s() + self._patience_s
-        backoff = link.backoff()
+        timer = RetryTimer(link.backoff(), self._patience_s)
         while True:
             problem: BuswayError
             code: ErrorCode | None = None
@@ -268,12 +268,12 @@ class TransactionRequests:
                 if code in MOVED or code is ErrorCode.REQUEST_TIMED_OUT:
                     link.forget()
                 problem = BrokerError(code, self._name)
-            if REAL_TIME.now_s() >= deadline:
+            if timer.is_expired:
                 raise problem
             if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                 name = type(message).__name__
                 self._rate_limited_log.log(logging.INFO, name, "%s, asked again: %s", name, problem)
-            await REAL_TIME.sleep(SOON_S if code is ErrorCode.CONCURRENT_TRANSACTIONS else backoff.next())
+            await timer.sleep(SOON_S if code is ErrorCode.CONCURRENT_TRANSACTIONS else None)
 
     @property
     def _name(self) -> str:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from busway.errors import BuswayError
 from busway.net.clock import REAL_TIME
+from busway.net.retry import Backoff
 from busway.serde.registry_errors import refusal
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ class RegistryClient:
             self._http = httpx2.AsyncClient(
                 base_url=self._address, timeout=self._timeout_s, headers={"Accept": MEDIA_TYPE}, verify=verify
             )
-        wait = _FIRST_WAIT_S
+        backoff = Backoff(initial=_FIRST_WAIT_S)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 with REAL_TIME.used():
@@ -198,8 +199,7 @@ class RegistryClient:
             else:
                 if answer.status_code not in _TRY_AGAIN or attempt == _ATTEMPTS:
                     return _content(self.url, answer)
-            await REAL_TIME.sleep(wait)
-            wait *= 2
+            await REAL_TIME.sleep(backoff.next())
         raise AssertionError("the last attempt returns or raises")
 
 

@@ -89,9 +89,6 @@ _VARIES = frozenset(
     | {"last_fetch_timestamp", "last_caught_up_timestamp", "throttle_time_ms", "producer_id"}
 )
 """Fields that are compared by whether they have a value."""
-_LEFT_OUT = frozenset({"listeners"})
-"""One node opens no listener for controllers."""
-
 
 SETTINGS = {
     "log.retention.hours": "24",
@@ -140,7 +137,6 @@ class AdminRun(Run):
             return {
                 struct_field.name: self._plain(getattr(value, struct_field.name), struct_field.name)
                 for struct_field in fields_of(type(value))
-                if struct_field.name not in _LEFT_OUT
             }
         return value
 
@@ -233,6 +229,13 @@ async def quorum(run: AdminRun) -> None:
         await run.ask(f"and another topic, v{version}", asks((METADATA_LOG, 0), ("read", 0)), at_most=version)
         await run.ask(f"and another partition, v{version}", DescribeQuorumRequest(topics=[both]), at_most=version)
     await run.ask("nothing", asks())
+
+
+async def endpoints(run: AdminRun) -> None:
+    """Of brokers, of controllers and of a kind that does not exist, by the listener that is asked."""
+    for version, kind in ((0, 1), (1, 1), (1, 2), (2, 1), (2, 2), (2, 3)):
+        request = DescribeClusterRequest(endpoint_type=kind, include_cluster_authorized_operations=version == 2)
+        await run.ask(f"endpoints of type {kind}, v{version}", request, at_most=version)
 
 
 async def resources(run: AdminRun) -> None:
@@ -676,6 +679,7 @@ SCENARIOS = (
     elections,
     reassignments,
     quorum,
+    endpoints,
     resources,
     creations,
     growth,
@@ -689,3 +693,5 @@ SCENARIOS = (
     producer_ids,
     groups_without_members,
 )
+CONTROLLER_SCENARIOS = (elections, reassignments, quorum, endpoints, creations, deletions, settings)
+"""Those of APIs that controllers serve, but for settings of brokers: a controller of Kafka does not check them, this one does as a broker."""

@@ -58,6 +58,12 @@ class Run:
         self._open.append(connection)
         return connection
 
+    async def move(self, address: str) -> None:
+        """Send further requests to another listener."""
+        host, _, port = address.rpartition(":")
+        self._address = (host, int(port))
+        self.admin = await self.connect("admin")
+
     async def prepare(self, group_id: str = "g") -> None:
         """The topics, and the coordinator of `group_id`."""
         self.admin = await self.connect("admin")

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import re
 import socket
+from collections.abc import AsyncIterator
 
 import confluent_kafka
 import pytest
@@ -11,15 +12,20 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.patience import patient
 
 from busway.net.connection import Connection
+from busway_bus.handlers.common.endpoint_types import CONTROLLERS
+from busway_bus.handlers.registry import ON_CONTROLLER_LISTENERS
 from busway_bus.log.descriptors import Descriptors
 from busway_bus.server.listener import CannotListen
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.apis import ApiKey
 from busway_protocol.compile import encode
+from busway_protocol.errors import ErrorCode
 from busway_protocol.headers import RequestHeader
-from busway_protocol.messages.cluster import DescribeClusterRequest
+from busway_protocol.messages.cluster import ApiVersionsRequest, DescribeClusterRequest
 from busway_protocol.messages.groups_classic import FindCoordinatorRequest
 from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from busway_protocol.messages.quorum import DescribeQuorumRequest, PartitionQuery, TopicQuery
+from busway_protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("both_streams")]
 SECONDS = patient(20.0)
@@ -61,6 +67,96 @@ async def test_each_listener_tells_its_own_address() -> None:
                 assert (coordinator.host, coordinator.port) == here
             finally:
                 connection.close()
+
+
+CONTROLLER = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,B://127.0.0.1:0,A://127.0.0.1:0",
+    "controller.listener.names": "A,B",
+    "advertised.listeners": "PLAINTEXT://127.0.0.1:0,B://localhost:0",
+}
+METADATA_LOG = TopicQuery(topic_name="__cluster_metadata", partitions=[PartitionQuery(partition_index=0)])
+
+
+@contextlib.asynccontextmanager
+async def connected(port: int) -> AsyncIterator[Connection]:
+    """A connection to a listener."""
+    connection = Connection("127.0.0.1", port, client_id="test", timeout_s=SECONDS)
+    await connection.connect()
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+async def test_a_controllers_listener_names_the_controller() -> None:
+    """With its address on that listener; its APIs are those of a controller, and topics may be created there."""
+    async with LocalCluster(properties=CONTROLLER) as cluster:
+        assert cluster.node is not None
+        assert list(cluster.node.advertised) == ["PLAINTEXT"]
+        advertised = cluster.node.services.controller_advertised
+        assert [(name, end.host) for name, end in advertised.items()] == [("A", "127.0.0.1"), ("B", "localhost")]
+        for listener in advertised.values():
+            async with connected(listener.port) as connection:
+                ask = DescribeClusterRequest(endpoint_type=CONTROLLERS, include_cluster_authorized_operations=False)
+                described = await connection.request(ask)
+                (node,) = described.brokers
+                assert (described.endpoint_type, described.controller_id) == (CONTROLLERS, 1)
+                assert (node.broker_id, node.host, node.port) == (1, listener.host, listener.port)
+                served = await connection.request(
+                    ApiVersionsRequest(client_software_name="test", client_software_version="1")
+                )
+                assert {version.api_key for version in served.api_keys} == ON_CONTROLLER_LISTENERS
+                topic = CreatableTopic(
+                    name=listener.name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
+                )
+                created = await connection.request(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+                assert [result.error_code for result in created.topics] == [0]
+        assert {"A", "B"} <= set(cluster.node.services.image.topics)
+        (registered,) = cluster.node.services.image.brokers.values()
+        assert list(registered.addresses) == ["PLAINTEXT"]
+
+
+async def test_a_controllers_listener_serves_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    """Metadata ends the connection, as in Kafka."""
+    async with LocalCluster(properties=CONTROLLER) as cluster:
+        assert cluster.node is not None
+        port = cluster.node.services.controller_advertised["A"].port
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(frame_of(MetadataRequest(topics=[])))
+        async with asyncio.timeout(SECONDS):
+            assert await reader.read() == b""
+        writer.transport.abort()
+    assert "API key 3 is not served" in caplog.text
+
+
+@pytest.mark.parametrize("with_voters", [False, True])
+async def test_the_quorum_names_the_controllers_addresses(with_voters: bool) -> None:
+    """Those of controller.quorum.voters, where they are set, by the first listener; asked by the listeners of either kind."""
+    voters = {"controller.quorum.voters": "1@bus:9093"} if with_voters else {}
+    async with LocalCluster(properties={**CONTROLLER, **voters}) as cluster:
+        assert cluster.node is not None
+        advertised = cluster.node.services.controller_advertised
+        expected = [(name, end.host, end.port) for name, end in advertised.items()]
+        if with_voters:
+            expected = [("A", "bus", 9093)]
+        for port in (cluster.node.advertised["PLAINTEXT"].port, advertised["A"].port):
+            async with connected(port) as connection:
+                described = await connection.request(DescribeQuorumRequest(topics=[METADATA_LOG]))
+                (node,) = described.nodes
+                assert [(listener.name, listener.host, listener.port) for listener in node.listeners] == expected
+
+
+async def test_a_broker_without_controller_listeners_says_so() -> None:
+    """To a client that wants controllers; the quorum has no address."""
+    async with LocalCluster() as cluster:
+        assert cluster.node is not None
+        async with connected(cluster.node.advertised["PLAINTEXT"].port) as connection:
+            ask = DescribeClusterRequest(endpoint_type=CONTROLLERS, include_cluster_authorized_operations=False)
+            described = await connection.request(ask)
+            assert described.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            assert "this broker has no listener for controllers, use --bootstrap-server" in described.error_message
+            quorum = await connection.request(DescribeQuorumRequest(topics=[METADATA_LOG]))
+            assert [node.listeners for node in quorum.nodes] == [[]]
 
 
 def _both_ways(inside: str, outside: str) -> tuple[str, bytes | None]:

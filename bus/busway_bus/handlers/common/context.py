@@ -5,7 +5,7 @@ Not here: any implementation.
 """
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
@@ -19,7 +19,8 @@ from busway_bus.coordinator.transaction_coordinator import TransactionCoordinato
 from busway_bus.handlers.common.metadata_responses import MetadataAnswers
 from busway_bus.handlers.common.response_room import LargeAnswers
 from busway_bus.handlers.common.topic_auto_creation import TopicAutoCreator
-from busway_bus.kernel.config import BrokerConfig, Endpoint
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.kernel.principal import ANONYMOUS, Principal
 from busway_bus.kernel.transactions import MarkerWriter
 from busway_bus.metadata.image import ClusterImage
@@ -47,6 +48,7 @@ class NodeServices:
 
     Attributes:
         volume: total and free bytes of the data directory's volume; blocks on the disk.
+        controller_advertised: addresses of the controller's listeners, by name.
     """
 
     config: BrokerConfig
@@ -54,6 +56,7 @@ class NodeServices:
     volume: Callable[[], tuple[int, int]]
     cluster_id: str
     directory_id: UUID
+    controller_advertised: Mapping[str, Endpoint]
     metadata: MetadataLog
     controller: Controller
     replicas: ReplicaManager
@@ -176,6 +179,11 @@ class RequestContext:
     @property
     def listener(self) -> str:
         return self.advertised.name
+
+    @property
+    def on_controller_listener(self) -> bool:
+        """Whether the client addresses the controller of this node, which is a broker too."""
+        return self.listener in self.node.controller_advertised
 
     @property
     def for_controller(self) -> ControllerRequestContext:

@@ -4,9 +4,9 @@ Here: `Declarations`, the decorators, and immediate refusals.
 Not here: running anything (`application`).
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, TypeVar, Unpack, overload
 
 from busway.app.calling.binding import is_coroutine_function, refusal
 from busway.app.calling.layers import binder
@@ -22,10 +22,12 @@ from busway.app.model.topic import (
     ConsumerRecord,
     Format,
     Guarantee,
+    KeyedTopicOptions,
     Ordering,
     Publication,
     Route,
     Topic,
+    TopicOptions,
     TransactionalInbox,
     is_topic_name,
 )
@@ -84,10 +86,8 @@ class Declarations(Sending):
         name: str,
         *,
         value: type[V],
-        format: Format = "avro",
-        partitions: int | None = None,
-        configs: dict[str, str] | None = None,
         read_only: bool = False,
+        **options: Unpack[TopicOptions],
     ) -> Topic[str, V]: ...
 
     @overload
@@ -97,11 +97,8 @@ class Declarations(Sending):
         *,
         key: type[K],
         value: type[V],
-        format: Format = "avro",
-        key_format: Format | None = None,
-        partitions: int | None = None,
-        configs: dict[str, str] | None = None,
         read_only: bool = False,
+        **options: Unpack[KeyedTopicOptions],
     ) -> Topic[K, V]: ...
 
     def topic(
@@ -113,7 +110,7 @@ class Declarations(Sending):
         format: Format = "avro",
         key_format: Format | None = None,
         partitions: int | None = None,
-        configs: dict[str, str] | None = None,
+        configs: Mapping[str, str] | None = None,
         read_only: bool = False,
     ) -> Topic[Any, Any]:
         """Declare a topic with the types of its keys and values.

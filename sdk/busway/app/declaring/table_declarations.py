@@ -4,11 +4,11 @@ Here: declaring tables.
 Not here: the tables (`busway.app.tables`).
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from busway.app.declaring.declarations import Declarations
-from busway.app.model.topic import BadDeclaration, Format, Topic
+from busway.app.model.topic import BadDeclaration, KeyedTopicOptions, Topic, TopicOptions
 
 if TYPE_CHECKING:
     from busway.app.tables.global_table import GlobalTable
@@ -27,10 +27,8 @@ class TableDeclarations(Declarations):
         name: str,
         *,
         value: type[V],
-        format: Format = "avro",
-        partitions: int | None = None,
-        configs: Mapping[str, str] | None = None,
         sources: Sequence[Topic[Any, Any]] = (),
+        **options: Unpack[TopicOptions],
     ) -> "Table[str, V]": ...
 
     @overload
@@ -40,11 +38,8 @@ class TableDeclarations(Declarations):
         *,
         key: type[K],
         value: type[V],
-        format: Format = "avro",
-        key_format: Format | None = None,
-        partitions: int | None = None,
-        configs: Mapping[str, str] | None = None,
         sources: Sequence[Topic[Any, Any]] = (),
+        **options: Unpack[KeyedTopicOptions],
     ) -> "Table[K, V]": ...
 
     def table(
@@ -53,11 +48,8 @@ class TableDeclarations(Declarations):
         *,
         key: Any = str,
         value: Any,
-        format: Format = "avro",
-        key_format: Format | None = None,
-        partitions: int | None = None,
-        configs: Mapping[str, str] | None = None,
         sources: Sequence[Topic[Any, Any]] = (),
+        **options: Unpack[KeyedTopicOptions],
     ) -> "Table[Any, Any]":
         """Declare state in a compacted topic: an instance has the rows of its assigned partitions; see `Table`.
 
@@ -73,7 +65,8 @@ class TableDeclarations(Declarations):
         """
         from busway.app.tables.table import Table
 
-        topic: Topic[Any, Any] = self.topic(name, key=key, value=value, format=format, key_format=key_format)
+        partitions, configs = options.pop("partitions", None), options.pop("configs", None)
+        topic: Topic[Any, Any] = self.topic(name, key=key, value=value, **options)
         self._check_table(Table, topic, partitions)
         return self.extend(Table(topic, partitions=partitions, configs=configs, sources=sources))
 
@@ -83,10 +76,8 @@ class TableDeclarations(Declarations):
         name: str,
         *,
         value: type[V],
-        format: Format = "avro",
-        partitions: int | None = None,
-        configs: Mapping[str, str] | None = None,
         read_only: bool = False,
+        **options: Unpack[TopicOptions],
     ) -> "GlobalTable[str, V]": ...
 
     @overload
@@ -96,11 +87,8 @@ class TableDeclarations(Declarations):
         *,
         key: type[K],
         value: type[V],
-        format: Format = "avro",
-        key_format: Format | None = None,
-        partitions: int | None = None,
-        configs: Mapping[str, str] | None = None,
         read_only: bool = False,
+        **options: Unpack[KeyedTopicOptions],
     ) -> "GlobalTable[K, V]": ...
 
     def global_table(
@@ -109,11 +97,8 @@ class TableDeclarations(Declarations):
         *,
         key: Any = str,
         value: Any,
-        format: Format = "avro",
-        key_format: Format | None = None,
-        partitions: int | None = None,
-        configs: Mapping[str, str] | None = None,
         read_only: bool = False,
+        **options: Unpack[KeyedTopicOptions],
     ) -> "GlobalTable[Any, Any]":
         """Declare a whole topic in the memory of every instance, loaded before the first record; see `GlobalTable`.
 
@@ -128,9 +113,8 @@ class TableDeclarations(Declarations):
         """
         from busway.app.tables.global_table import GlobalTable
 
-        topic: Topic[Any, Any] = self.topic(
-            name, key=key, value=value, format=format, key_format=key_format, read_only=read_only
-        )
+        partitions, configs = options.pop("partitions", None), options.pop("configs", None)
+        topic: Topic[Any, Any] = self.topic(name, key=key, value=value, read_only=read_only, **options)
         self._check_table(GlobalTable, topic, partitions)
         return self.extend(GlobalTable(topic, partitions=partitions, configs=configs))
 

@@ -29,6 +29,7 @@ from busway.app.model.topic import ConsumerRecord, Headers
 from busway.app.serdes import load_patiently
 from busway.errors import BuswayError
 from busway.net.clock import APP_TIME
+from busway.net.retry import Backoff
 from busway.serde.errors import Undecodable
 from busway.serde.plain import SchemaMissing
 from busway.types import Record, TopicPartition
@@ -285,7 +286,7 @@ class Attempts:
         output = None if self._transactor is None else HandlerOutput((item,), item.partition)
         current_output.set(output)
         reasons = dead_letter_headers(problem, record, group=group, attempts=attempts, handler=handler)
-        wait_s = _FIRST_WAIT_S
+        backoff = Backoff(initial=_FIRST_WAIT_S, limit=_LONGEST_WAIT_S)
         while True:
             try:
                 await self._context.send_raw(topic, record.value, record.key, [*record.headers, *reasons])
@@ -302,8 +303,7 @@ class Attempts:
                     self._transactor.add(output)
                     current_output.set(None)
                 return
-            await self._rest(wait_s)
-            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+            await self._rest(backoff.next())
 
     # Output
 

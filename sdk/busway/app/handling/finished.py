@@ -8,11 +8,11 @@ import logging
 from collections.abc import Sequence
 
 from busway.app.offset_set import OffsetSet
-from busway.cluster.retry import Backoff
 from busway.consumer.consumer import Consumer
 from busway.errors import BuswayError
 from busway.net.clock import REAL_TIME
 from busway.net.machine import current_machine
+from busway.net.retry import Backoff
 from busway.types import TopicPartition
 
 logger = logging.getLogger("busway.app")

@@ -29,7 +29,6 @@ from busway.app.handling.partition_offsets import PartitionOffsets
 from busway.app.model.outcomes import Outcomes
 from busway.app.model.retry import HandlerFailed, refusal_of
 from busway.app.model.topic import Outgoing
-from busway.cluster.retry import Backoff
 from busway.errors import (
     BrokerError,
     BuswayError,
@@ -42,6 +41,7 @@ from busway.errors import (
 )
 from busway.net.clock import REAL_TIME
 from busway.net.machine import current_machine
+from busway.net.retry import Backoff
 from busway.producer.producer import Producer
 from busway.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode

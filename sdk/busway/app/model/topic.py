@@ -5,7 +5,7 @@ Not here: running them (`handling`), binding arguments (`binding`).
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import (
@@ -17,6 +17,7 @@ from typing import (
     NamedTuple,
     Protocol,
     TypeAlias,
+    TypedDict,
     TypeVar,
     runtime_checkable,
 )
@@ -80,6 +81,20 @@ class Outgoing(NamedTuple):
     value: bytes | None
     headers: Headers
     timestamp_ms: int | None
+
+
+class TopicOptions(TypedDict, total=False):
+    """Options of a topic or table with keys of type str; see `App.topic`."""
+
+    format: Format
+    partitions: int | None
+    configs: Mapping[str, str] | None
+
+
+class KeyedTopicOptions(TopicOptions, total=False):
+    """Options of a topic or table with keys of another type."""
+
+    key_format: Format | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

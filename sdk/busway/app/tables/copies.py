@@ -16,6 +16,7 @@ from busway.app.tables.rows import INCLUDED, RowOrigin, Rows
 from busway.consumer.snapshot import Snapshot, snapshot
 from busway.errors import BuswayError, ConnectionFailed, RequestTimedOut
 from busway.net.clock import REAL_TIME
+from busway.net.retry import Backoff
 from busway.serde.errors import Undecodable
 from busway.types import Record, RecordMetadata
 
@@ -133,14 +134,14 @@ class Copies:
         Raises:
             BadRow: a record does not fit the table's types; names partition and offset.
         """
-        wait_s = _FIRST_WAIT_S
+        backoff = Backoff(initial=_FIRST_WAIT_S, limit=_LONGEST_WAIT_S)
         while True:
             try:
                 return await self._read_back(partitions)
             except (ConnectionFailed, RequestTimedOut) as problem:
+                wait_s = backoff.next()
                 logger.warning("table %s waits %.1f s to be read back: %s", self._topic.name, wait_s, problem)
             await REAL_TIME.sleep(wait_s)
-            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
     async def _read_back(self, partitions: Set[int]) -> int:
         app, name = self._topic.app, self._topic.name

@@ -23,6 +23,7 @@ from busway.app.tables.table import COMPACT, hashable
 from busway.consumer.consumer import Consumer
 from busway.errors import BuswayError, NotRunning
 from busway.net.clock import REAL_TIME
+from busway.net.retry import Backoff
 from busway.serde.errors import Undecodable
 from busway.types import Record, RecordMetadata, TopicPartition
 
@@ -167,23 +168,23 @@ class GlobalTable(Rows[K, V], Extension):
             self._moved.notify_all()
 
     async def _follow(self, app: RunningService, loaded: "asyncio.Future[None]") -> None:
-        wait_s = _FIRST_WAIT_S
+        backoff = Backoff(initial=_FIRST_WAIT_S, limit=_LONGEST_WAIT_S)
         while True:
             try:
                 async with self._reading(app) as consumer:
                     ends = await consumer.end_offsets(consumer.assignment())
                     while True:
                         await self._read(app, consumer)
-                        wait_s = _FIRST_WAIT_S
+                        backoff.reset()
                         if not loaded.done() and self._has(ends):
                             logger.info("table %s: %d rows", self.topic.name, len(self))
                             loaded.set_result(None)
             except BuswayError as problem:
                 if not loaded.done():
                     raise
+                wait_s = backoff.next()
                 logger.warning("table %s is not followed for %.1f s: %s", self.topic.name, wait_s, problem)
             await REAL_TIME.sleep(wait_s)
-            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
     @contextlib.asynccontextmanager
     async def _reading(self, app: RunningService) -> AsyncIterator[Consumer]:

@@ -5,12 +5,12 @@ from typing import Any, cast
 
 import pytest
 
-from busway.cluster.retry import Backoff
 from busway.consumer.coordinator import Coordinator
 from busway.consumer.membership import Membership
 from busway.consumer.offset_requests import MODERN
 from busway.consumer.offsets import GroupOffsets
 from busway.errors import CommitFailed
+from busway.net.retry import Backoff
 from busway.types import OffsetAndMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.groups_classic import (

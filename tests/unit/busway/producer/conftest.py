@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from busway.cluster.metadata import ClusterMetadata
-from busway.cluster.retry import Backoff
 from busway.errors import BuswayError
+from busway.net.retry import Backoff
 
 
 @dataclass(slots=True)

@@ -17,7 +17,8 @@ from busway_bus.controller.topics import (
     PartitionCount,
     check_count,
 )
-from busway_bus.kernel.config import BrokerConfig, Endpoint
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.image import LOST, NO_LEADER, ClusterImage
 from busway_protocol.errors import ErrorCode, KafkaError

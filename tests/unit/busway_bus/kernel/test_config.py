@@ -31,7 +31,8 @@ def test_a_controller_has_its_listeners_and_knows_the_voters() -> None:
     config = BrokerConfig.from_properties({**CONTROLLER, **VOTERS, "listeners": "CONTROLLER://127.0.0.1:9093"})
     assert config.is_controller_alone
     assert config.voters == {1: ("a", 9093), 2: ("::1", 9094)}
-    assert [(endpoint.name, endpoint.port) for endpoint in config.listeners] == [("CONTROLLER", 9093)]
+    assert config.listeners == ()
+    assert [(endpoint.name, endpoint.port) for endpoint in config.controller_listeners] == [("CONTROLLER", 9093)]
     assert not BrokerConfig.from_properties(SINGLE_NODE).is_controller_alone
 
 
@@ -41,6 +42,7 @@ def test_a_server_properties_written_for_kafka_is_understood() -> None:
     assert config.node_id == 7
     assert config.data_dir == "data"
     assert [(endpoint.name, endpoint.port) for endpoint in config.listeners] == [("PLAINTEXT", 9092)]
+    assert [(endpoint.name, endpoint.port) for endpoint in config.controller_listeners] == [("CONTROLLER", 9093)]
     assert config.topic_default("retention.ms") == 2 * 3_600_000
 
 
@@ -79,6 +81,12 @@ def test_a_server_properties_written_for_kafka_is_understood() -> None:
         ),
         ({"listeners": "PLAINTEXT://127.0.0.1:1", **CONTROLLER, **VOTERS}, "remove 'PLAINTEXT://127.0.0.1:1'"),
         ({"listeners": "", **CONTROLLER, **VOTERS}, "none of controller.listener.names is there"),
+        ({"controller.quorum.voters": "2@a:1"}, "this node, 1, is not among the voters [2]"),
+        ({"controller.quorum.voters": "1@a"}, "'1@a' is not id@host:port"),
+        ({"controller.listener.names": "CONTROLLER"}, "CONTROLLER is not in listeners; add it there"),
+        ({"listeners": "C://127.0.0.1:1", "controller.listener.names": "C"}, "no broker listener is left"),
+        ({"listeners": "PLAINTEXT://127.0.0.1:1,C://:2", "controller.listener.names": "C"}, "C would listen on every"),
+        ({"inter.broker.listener.name": "INSIDE"}, "INSIDE is no listener; there is PLAINTEXT"),
         ({"controller.quorum.election.timeout.ms": "0"}, "Value must be at least 1"),
     ],
 )
@@ -202,6 +210,38 @@ def test_every_listener_is_advertised_and_no_other(advertised: str, named: str) 
     """A client of a listener that is not could not find the node."""
     with pytest.raises(ConfigError, match=f"advertised.listeners: {named}"):
         BrokerConfig.from_properties({**TWO, "advertised.listeners": advertised})
+
+
+COMBINED = {
+    "listeners": "PLAINTEXT://127.0.0.1:1,B://127.0.0.1:2,A://127.0.0.1:0",
+    "controller.listener.names": "a,B",
+}
+
+
+def test_a_controllers_listeners_may_be_advertised() -> None:
+    """They need not be, as in Kafka; their order is that of controller.listener.names."""
+    config = BrokerConfig.from_properties({**COMBINED, "advertised.listeners": "PLAINTEXT://bus:1,B://bus:9"})
+    assert [endpoint.name for endpoint in config.listeners] == ["PLAINTEXT"]
+    first, second = config.controller_listeners
+    assert (config.advertised_by(first, port=7).address, config.advertised_by(second, port=2).address) == (
+        "127.0.0.1:7",
+        "bus:9",
+    )
+
+
+@pytest.mark.parametrize(
+    ("properties", "named"),
+    [
+        ({"inter.broker.listener.name": "B"}, "inter.broker.listener.name: B is a listener of the controller"),
+        ({"advertised.listeners": "A://bus:1"}, "advertised.listeners: PLAINTEXT is missing"),
+        ({"advertised.listeners": "PLAINTEXT://bus:1,A://0.0.0.0:1"}, "advertised.listeners: clients cannot connect"),
+        ({"listener.security.protocol.map": "A:PLAINTEXT,B:SSL"}, "listeners: 'B://127.0.0.1:2': only PLAINTEXT"),
+    ],
+)
+def test_a_controllers_listener_is_none_of_the_brokers(properties: dict[str, str], named: str) -> None:
+    """It cannot serve other brokers, and what is advertised holds for it too."""
+    with pytest.raises(ConfigError, match=named):
+        BrokerConfig.from_properties({**COMBINED, **properties})
 
 
 def test_bounds_are_told_in_full() -> None:

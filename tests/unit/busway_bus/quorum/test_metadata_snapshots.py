@@ -9,7 +9,8 @@ import pytest
 from busway_bus.controller.brokers import RegisterBroker
 from busway_bus.controller.controller import ITSELF
 from busway_bus.controller.topics import CreateTopics, DeleteTopics, NewTopic
-from busway_bus.kernel.config import BrokerConfig, Endpoint
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.store import LogStore

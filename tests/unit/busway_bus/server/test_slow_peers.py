@@ -12,7 +12,6 @@ from typing import Any, cast
 import pytest
 
 from busway.net.machine import OS
-from busway_bus.kernel.config import Endpoint
 from busway_bus.kernel.limits import (
     PARTIAL_REQUEST_CONTENDED_MS,
     PARTIAL_REQUEST_TIMEOUT_MS,
@@ -20,6 +19,7 @@ from busway_bus.kernel.limits import (
     REQUEST_BYTES_LARGE,
     REQUEST_BYTES_PER_S_MIN,
 )
+from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.server.connection import Connection
 from busway_bus.server.frame_reader import scratch_buffer

@@ -9,8 +9,8 @@ import pytest
 
 from busway.net.machine import OS
 from busway_bus.handlers.common.pending_response import PendingResponse
-from busway_bus.kernel.config import Endpoint
 from busway_bus.kernel.limits import REQUEST_BYTES_WORKED_MAX
+from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.server.connection import Connection
 from busway_bus.server.dispatch import Reply
