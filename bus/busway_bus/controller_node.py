@@ -24,11 +24,10 @@ from busway_bus.log.partition_log import PartitionLog
 from busway_bus.log.store import LogStore, WrongDirectory
 from busway_bus.metadata.features import METADATA_VERSION
 from busway_bus.metadata.records import TOPIC
-from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.driver import QuorumDriver
 from busway_bus.quorum.election_file import ElectionFile
 from busway_bus.quorum.metadata_log import MetadataLog
-from busway_bus.quorum.metadata_snapshots import SnapshotLimits
+from busway_bus.quorum.metadata_snapshots import MetadataSnapshots, SnapshotLimits
 from busway_bus.quorum.peers import Peers
 from busway_bus.quorum.ready import CommittedRecordsLost
 from busway_bus.quorum.settings import QuorumSettings
@@ -146,7 +145,7 @@ class ControllerNode:
                 f"cluster.id={cluster_id} and node.id={self.config.node_id} there, and the same cluster.id in those of the others"
             )
 
-    def _make_driver(self, partition_log: PartitionLog, snapshot: SnapshotId | None) -> QuorumDriver:
+    def _make_driver(self, partition_log: PartitionLog, snapshots: MetadataSnapshots) -> QuorumDriver:
         assert self._store is not None
         store, identity = self._store, self._store.identity
         settings = self._settings()
@@ -155,7 +154,7 @@ class ControllerNode:
             voters=VoterSet.fixed(self.config.voters),
             partition_log=partition_log,
             truncate=lambda offset: store.truncate((TOPIC, 0), offset, self._machine.wall_ms()),
-            snapshot=snapshot,
+            snapshots=snapshots,
             election_file=ElectionFile(store.files, f"{TOPIC}-0"),
             flusher=self._flusher,
             machine=self._machine,
@@ -175,6 +174,7 @@ class ControllerNode:
             request_timeout_ms=get("controller.quorum.request.timeout.ms"),
             retry_backoff_ms=get("controller.quorum.retry.backoff.ms"),
             fetch_max_bytes=get("controller.quorum.fetch.max.bytes"),
+            fetch_snapshot_max_bytes=get("controller.quorum.fetch.snapshot.max.bytes"),
         )
 
     async def _format(self) -> None:

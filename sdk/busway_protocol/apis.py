@@ -16,6 +16,7 @@ from busway_protocol.messages import (
     groups_classic,
     groups_modern,
     metadata,
+    metadata_snapshots,
     offsets,
     partitions,
     produce,
@@ -72,6 +73,7 @@ class ApiKey(IntEnum):
     END_QUORUM_EPOCH = 54
     DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
+    FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
@@ -114,6 +116,7 @@ _MODULES: Final = (
     groups_classic,
     groups_modern,
     metadata,
+    metadata_snapshots,
     offsets,
     partitions,
     produce,

@@ -94,6 +94,8 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
              "How long, in ms, an election of the controllers may take; each waits up to twice as long, by chance.", at_least=1),
         _key("controller.quorum.fetch.max.bytes", _I, 1_048_576,
              "How much of the metadata log, in bytes, one answer to a controller carries, or one batch.", at_least=1),
+        _key("controller.quorum.fetch.snapshot.max.bytes", _I, 1_048_576,
+             "How much of a snapshot of the metadata, in bytes, one answer to a controller carries.", at_least=1),
         _key("controller.quorum.fetch.timeout.ms", _I, 2000,
              "How long, in ms, a controller fetches in vain before it looks for another leader.", at_least=1),
         _key("controller.quorum.request.timeout.ms", _I, 2000,

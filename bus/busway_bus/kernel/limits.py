@@ -116,6 +116,9 @@ SENDFILE_BYTES_MIN: Final = 16 * 1024
 SYNCS_AT_ONCE_MAX: Final = 8
 """Logs synced concurrently: a disk takes so many at almost the price of one."""
 
+SNAPSHOT_READS_AT_ONCE_MAX: Final = 4
+"""Parts of metadata snapshots read for other controllers at once; others wait."""
+
 SYNCS_NEXT_MAX: Final = SYNCS_AT_ONCE_MAX
 """Logs whose next sync is prepared. More would be synced without what is appended until their turn."""
 

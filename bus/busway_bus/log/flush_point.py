@@ -41,7 +41,7 @@ class FlushPoint(NamedTuple):
         """
         try:
             if self.epochs is not None:
-                self.kept.write_epochs(self.epochs)
+                self.kept.write_epochs(self.epochs, self.truncations)
             for segment, snapshot in self.rolled:
                 segment.sync()
                 segment.sync_indexes()

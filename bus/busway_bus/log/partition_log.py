@@ -14,15 +14,17 @@ from busway_bus.log import deleted_segments, reading, times, truncation
 from busway_bus.log.aborted import AbortedTransaction
 from busway_bus.log.append_info import AppendInfo, marker_batch, stamped
 from busway_bus.log.deleted_segments import DeletedSegment, DeletedSegments
+from busway_bus.log.epochs import LeaderEpochs
 from busway_bus.log.file_names import EPOCHS
 from busway_bus.log.file_slice import FileSlice
 from busway_bus.log.flush_point import FlushPoint
 from busway_bus.log.inspection import Inspected, finished, inspect
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.producer_entry import ProducersAt
-from busway_bus.log.producer_state import Verification
+from busway_bus.log.producer_state import ProducerState, Verification
 from busway_bus.log.reading import Extent
 from busway_bus.log.recovery import CorruptLog, recover, replayed
+from busway_bus.log.restart import remove_records
 from busway_bus.log.retention import expendable
 from busway_bus.log.segment import Segment
 from busway_bus.log.side_files import SideFiles
@@ -400,6 +402,22 @@ class PartitionLog:
         self._files.replace(f"{self.directory}/{EPOCHS}", self.epochs.text().encode())
         self._snapshots.truncated(offset, self.active.size)
         self.producers = replayed(self._files, self.directory, self._segments, now_ms).in_place_of(self.producers)
+
+    def restart(self, offset: int, now_ms: int) -> None:
+        """Remove all records; the log then begins at `offset`. After an OSError only a retry is safe."""
+        with self.kept.guard:
+            self.kept.truncations += 1
+            remove_records(self._files, self.directory, offset)
+        fresh = Segment(self._files, self.directory, offset, now_ms)
+        for segment in self._segments:
+            segment.close()
+        self._deleted.close()
+        self._segments, self._rolled, self._undated, self._has_aborted = [fresh], [], False, False
+        self._deleted = DeletedSegments(self._files, self.directory, self.kept, offset)
+        self._snapshots = SnapshotSchedule(0, ())
+        self.epochs, self._new_epoch = LeaderEpochs(), False
+        self.producers = ProducerState().in_place_of(self.producers)
+        self.start_offset = self.flushed_offset = offset
 
     def close(self, *, clean: bool) -> None:
         """Close the files. A clean close syncs them and writes a producer snapshot."""

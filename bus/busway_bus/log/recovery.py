@@ -224,6 +224,8 @@ class _Recovery:
             bases = []
         elif self._floor and (not bases or bases[0] > self._floor):
             raise CorruptLog(f"{self._directory} was flushed up to {self._floor}, but the segments before it are gone")
+        if not bases:
+            self._sizes = {}  # a new segment, whose files of that name were removed above
         for at, base in enumerate(bases or [0]):
             upper = bases[at + 1] if at + 1 < len(bases) else None
             segment = Segment(self._files, self._directory, base, self._now_ms, sizes=self._sizes)

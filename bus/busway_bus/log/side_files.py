@@ -27,9 +27,10 @@ class SideFiles:
         self.closed = False
         self.truncations = 0
 
-    def write_epochs(self, content: bytes) -> None:
+    def write_epochs(self, content: bytes, truncations: int) -> None:
+        """Write the leader epochs. Those from before a truncation, which writes its own, are dropped."""
         with self.guard:
-            if not self.closed:
+            if not self.closed and truncations == self.truncations:
                 self._files.replace(f"{self._directory}/{EPOCHS}", content)
 
     def write_snapshot(self, offset: int, snapshot: bytes, truncations: int, *, instead_of: Sequence[int] = ()) -> None:

@@ -28,6 +28,7 @@ from busway_bus.log.directories import (
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.producer_memory import ProducerMemory
+from busway_bus.log.restart import remove_records
 
 logger = logging.getLogger("busway.log")
 
@@ -259,13 +260,24 @@ class LogStore:
         Waits for the disk; after an OSError a retry is safe.
         """
         offset = self.logs[key].batch_start(offset)
+        self._lower_recovery_point(key, offset)
+        self.logs[key].truncate(offset, now_ms)
+
+    def restart(self, key: Key, offset: int, now_ms: int) -> None:
+        """Remove all records of a log, open or not, which then begins at `offset`; as `truncate`."""
+        self._lower_recovery_point(key, offset)
+        if key in self.logs:
+            self.logs[key].restart(offset, now_ms)
+        else:
+            remove_records(self._files, directory_of(key), offset)
+
+    def _lower_recovery_point(self, key: Key, offset: int) -> None:
         with self._writing:
             self._deletions += 1  # invalidates checkpoints taken before
             self._recovery[key] = min(self._recovery.get(key, 0), offset)
             written = self._offsets(cp.RECOVERY_POINTS)
             if written.get(key, 0) > offset:
                 self._put(cp.RECOVERY_POINTS, cp.offsets_text({**written, key: offset}).encode())
-        self.logs[key].truncate(offset, now_ms)
 
     # Deleting: call `unregister` in the event loop's thread, `delete` and `remove` in others
 

@@ -48,6 +48,9 @@ class Writer(Protocol):
     def keeps_all(self) -> bool:
         """Whether the log must keep its beginning, although snapshots cover it."""
 
+    def snapshotted(self, start_offset: int) -> None:
+        """Handle a new or deleted snapshot, and the log's start offset."""
+
     def begin(self, owner: Owner) -> None:
         """Start, with `owner` of the proposals."""
 

@@ -2,7 +2,8 @@
 
 Here: `Quorum`, with messages and time in and `Ready` out.
 Not here: files, sockets, clocks (the driver), role and transitions (`replica`), self-contained rules (`votes`,
-`elections`, `log_view`), effects that wait for the disk (`outbox`), packing (`wire`).
+`elections`, `log_view`), answers to fetches (`fetch_answers`), effects that wait for the disk (`outbox`), packing
+(`wire`).
 
 `now_ms` is monotonic; it is also the timestamp of the LeaderChange record: a driver adds elapsed monotonic time to the
 wall clock at its start. The voter set is fixed. A follower that needs a snapshot gets its id; snapshots are not fetched
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable
 from busway_bus.kernel.decision import Waiter
 from busway_bus.quorum import wire
 from busway_bus.quorum.elections import may_vote, successor_backoff_ms, would_vote
-from busway_bus.quorum.leadership import WaitingFetch
+from busway_bus.quorum.fetch_answers import FetchAnswers
 from busway_bus.quorum.log_view import LogView, OffsetAndEpoch
 from busway_bus.quorum.ready import (
     Answer,
@@ -24,11 +25,11 @@ from busway_bus.quorum.ready import (
     Proposal,
     QuorumRequest,
     QuorumResponse,
-    Read,
     Ready,
     Reply,
     Request,
     Send,
+    Snapshotted,
 )
 from busway_bus.quorum.replica import Replica
 from busway_bus.quorum.settings import QuorumSettings
@@ -39,6 +40,7 @@ from busway_protocol.errors import ErrorCode
 from busway_protocol.machine import Chance
 from busway_protocol.messages.fetch import FetchRequest, FetchResponse
 from busway_protocol.messages.fetch import PartitionData as FetchedPartition
+from busway_protocol.messages.metadata_snapshots import FetchSnapshotRequest
 from busway_protocol.messages.quorum import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -78,6 +80,7 @@ class Quorum:
         self._me, self._voters = me, voters
         self._requests, self._outbox = self.replica.requests, self.replica.outbox
         self._chance, self._cluster_id = chance, cluster_id
+        self._fetches = FetchAnswers(self.replica)
 
     # What holds now
 
@@ -122,6 +125,8 @@ class Quorum:
                 self._answered(message, now_ms)
             case Persisted():
                 self.replica.persisted(message.number)
+            case Snapshotted():
+                self.log.snapshotted(message.snapshots, message.start_offset)
         return self.tick(now_ms)
 
     def tick(self, now_ms: int) -> Ready:
@@ -212,7 +217,7 @@ class Quorum:
             self.replica.resign(now_ms)
             return
         for fetch in leadership.due_fetches(now_ms):
-            self._reply_to_fetch(fetch.request)
+            self._fetches.reply_to_fetch(fetch.request)
         self._ask_voters(
             leadership.voters_to_notify(now_ms),
             lambda voter: wire.begin_request(self._cluster_id, voter, self._me.id, self.epoch),
@@ -308,9 +313,11 @@ class Quorum:
         if body.cluster_id is not None and self._cluster_id is not None and body.cluster_id != self._cluster_id:
             self._reply(request, wire.refused(body, ErrorCode.INCONSISTENT_CLUSTER_ID))
         elif not wire.is_for_this_log(body):
-            self._reply(request, wire.refused(body, ErrorCode.INVALID_REQUEST))
+            self._reply(request, wire.of_another_log(body))
         elif isinstance(body, FetchRequest):
-            self._asked_for_records(request, body, now_ms)
+            self._fetches.asked_for_records(request, body, now_ms)
+        elif isinstance(body, FetchSnapshotRequest):
+            self._fetches.asked_for_snapshot(request, body, now_ms)
         else:
             self._reply(request, self._answer(body, now_ms))
 
@@ -378,59 +385,5 @@ class Quorum:
             return ErrorCode.INVALID_REQUEST
         return ErrorCode.NONE
 
-    def _asked_for_records(self, request: Request, body: FetchRequest, now_ms: int) -> None:
-        """Answer a fetch, or hold it while there is nothing new."""
-        asked, replica = body.topics[0].partitions[0], wire.fetching_replica(body)
-        if error := self._fetch_refusal(body, replica):
-            self._reply(request, self.replica.fetch_error(error))
-            return
-        leadership = self.replica.leadership
-        assert leadership is not None
-        parted = self.log.where_parted(asked.fetch_offset, asked.last_fetched_epoch)
-        if parted is None and replica.id >= 0:
-            leadership.fetched(replica, asked.fetch_offset, self.log.end_offset, now_ms)
-            self.replica.commit()
-        high_watermark = -1 if leadership.high_watermark is None else leadership.high_watermark
-        nothing_new = (
-            parted is None and asked.fetch_offset == self.log.end_offset and high_watermark <= asked.high_watermark
-        )
-        if nothing_new and body.max_wait_ms > 0 and leadership.may_wait(replica):
-            until_ms = now_ms + min(body.max_wait_ms, self.settings.fetch_max_wait_ms)
-            before = leadership.wait(replica, WaitingFetch(request=request, until_ms=until_ms))
-            if before is not None:
-                self._reply_to_fetch(before.request)
-        else:
-            self._reply_to_fetch(request)
-
-    def _fetch_refusal(self, body: FetchRequest, replica: ReplicaKey) -> ErrorCode:
-        asked = body.topics[0].partitions[0]
-        if body.max_wait_ms < 0 or asked.fetch_offset < 0 or replica.id == self._me.id:
-            return ErrorCode.INVALID_REQUEST
-        if not 0 <= asked.last_fetched_epoch <= asked.current_leader_epoch:
-            return ErrorCode.INVALID_REQUEST
-        if asked.current_leader_epoch < self.epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        if asked.current_leader_epoch > self.epoch:
-            return ErrorCode.UNKNOWN_LEADER_EPOCH
-        return ErrorCode.NONE if self.role is Role.LEADER else ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    def _reply_to_fetch(self, request: Request) -> None:
-        """Answer a fetch as the leader; the driver adds the records."""
-        leadership, body = self.replica.leadership, request.body
-        assert leadership is not None
-        assert isinstance(body, FetchRequest)
-        asked = body.topics[0].partitions[0]
-        parted = self.log.where_parted(asked.fetch_offset, asked.last_fetched_epoch)
-        answer = wire.fetch_response(
-            ErrorCode.NONE,
-            self.replica.election,
-            log_start_offset=self.log.start_offset,
-            high_watermark=leadership.high_watermark,
-            parted=parted,
-        )
-        has_records = parted is None and asked.fetch_offset < self.log.end_offset
-        bytes_max = min(body.max_bytes, asked.partition_max_bytes, self.settings.fetch_max_bytes)
-        self._reply(request, answer, Read(asked.fetch_offset, bytes_max) if has_records else None)
-
-    def _reply(self, request: Request, body: QuorumResponse, read: Read | None = None) -> None:
-        self._outbox.send(Reply(waiter=request.waiter, body=body, read=read))
+    def _reply(self, request: Request, body: QuorumResponse) -> None:
+        self._outbox.send(Reply(waiter=request.waiter, body=body))

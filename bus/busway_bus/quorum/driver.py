@@ -10,20 +10,22 @@ leader's proposals are withdrawn then, and their owner is notified. A sync that 
 """
 
 import asyncio
+import functools
 import logging
 from collections import deque
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Final, Protocol
 
+from busway_bus.kernel.limits import SNAPSHOT_READS_AT_ONCE_MAX
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.metadata.committing import Owner
-from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.core import Quorum
 from busway_bus.quorum.election_file import ElectionFile
 from busway_bus.quorum.log_view import LogView
 from busway_bus.quorum.log_writer import LogWriter, storage_error
+from busway_bus.quorum.metadata_snapshots import MetadataSnapshots
 from busway_bus.quorum.ready import (
     Answer,
     CommittedRecordsLost,
@@ -32,19 +34,24 @@ from busway_bus.quorum.ready import (
     Persisted,
     QuorumRequest,
     QuorumResponse,
+    ReadSnapshot,
     Ready,
     Reply,
     Request,
     Send,
+    Snapshotted,
     TooManyProposals,
 )
 from busway_bus.quorum.replica import NEVER_MS
 from busway_bus.quorum.settings import QuorumSettings
+from busway_bus.quorum.snapshot_wire import snapshot_error
 from busway_bus.quorum.states import NOBODY, Role
 from busway_bus.quorum.voters import ReplicaKey, VoterSet
+from busway_bus.scheduling.off_loop import off_loop
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.machine import Machine
 from busway_protocol.messages.fetch import FetchResponse
+from busway_protocol.messages.metadata_snapshots import FetchSnapshotResponse
 from busway_protocol.types import Buffer
 
 logger = logging.getLogger("busway.quorum")
@@ -67,7 +74,7 @@ class QuorumDriver:
     Args:
         partition_log: the metadata log; it has no other writer.
         truncate: truncates it, and the checkpoints of its length on disk.
-        snapshot: its newest snapshot.
+        snapshots: its snapshots on disk.
         on_lost: called when this node must stop: its committed records differ from its leader's.
     """
 
@@ -78,7 +85,7 @@ class QuorumDriver:
         voters: VoterSet,
         partition_log: PartitionLog,
         truncate: Callable[[int], None],
-        snapshot: SnapshotId | None,
+        snapshots: MetadataSnapshots,
         election_file: ElectionFile,
         flusher: Flusher,
         machine: Machine,
@@ -96,7 +103,7 @@ class QuorumDriver:
             end_offset=partition_log.end_offset,
             flushed_offset=partition_log.end_offset,  # opening the log has flushed it
             epochs=deepcopy(partition_log.epochs),
-            snapshot=snapshot,
+            snapshots=dict(snapshots.sizes),
         )
         self.core = Quorum(
             me=me,
@@ -125,6 +132,9 @@ class QuorumDriver:
         self._wakes_ms = 0
         self._asked: set[asyncio.Future[QuorumResponse]] = set()
         self._asking: set[asyncio.Task[None]] = set()
+        self._snapshots = snapshots
+        self._reading: set[asyncio.Task[None]] = set()
+        self._reads = asyncio.Semaphore(SNAPSHOT_READS_AT_ONCE_MAX)
         self._needs_snapshot = self._closed = False
 
     # State
@@ -195,6 +205,10 @@ class QuorumDriver:
         self._step(Request(waiter=waiter, body=request))
         return await waiter
 
+    def snapshotted(self, start_offset: int) -> None:
+        """Tell the core of a new or deleted snapshot, and of the log's start."""
+        self._step(Snapshotted(snapshots=dict(self._snapshots.sizes), start_offset=start_offset))
+
     def check_disk(self) -> None:
         """Raise KAFKA_STORAGE_ERROR after a failed sync: nothing more becomes durable."""
         if self._flusher.failed is not None:
@@ -222,10 +236,11 @@ class QuorumDriver:
         if self._timer is not None:
             self._timer.cancel()
         await self._writer.close()
-        for task in tuple(self._asking):
+        tasks = (*self._asking, *self._reading)
+        for task in tasks:
             task.cancel()
-        if self._asking:
-            await asyncio.wait(self._asking)
+        if tasks:
+            await asyncio.wait(tasks)
         await self._transport.close()
         for waiter in tuple(self._asked):
             if not waiter.done():
@@ -360,6 +375,11 @@ class QuorumDriver:
         waiter: asyncio.Future[QuorumResponse] = reply.waiter
         if waiter.done():
             return
+        if isinstance(reply.read, ReadSnapshot):
+            task = asyncio.ensure_future(self._read_snapshot(waiter, reply.body, reply.read))
+            self._reading.add(task)
+            task.add_done_callback(self._reading.discard)
+            return
         if reply.read is not None:
             assert isinstance(reply.body, FetchResponse)
             try:
@@ -370,3 +390,22 @@ class QuorumDriver:
                 return
             reply.body.responses[0].partitions[0].records = records
         waiter.set_result(reply.body)
+
+    async def _read_snapshot(
+        self, waiter: "asyncio.Future[QuorumResponse]", body: QuorumResponse, read: ReadSnapshot
+    ) -> None:
+        """Add the bytes to a response; without them the snapshot was deleted, or its file damaged."""
+        assert isinstance(body, FetchSnapshotResponse)
+        content: bytes | None = None
+        async with self._reads:
+            try:
+                content = await off_loop(functools.partial(self._snapshots.read, *read))
+            except OSError as problem:
+                logger.error("the snapshot %s of the metadata cannot be read: %s", read.snapshot.name, problem)
+        if waiter.done():
+            return
+        if content is None or len(content) < read.bytes_max:
+            waiter.set_result(snapshot_error(ErrorCode.SNAPSHOT_NOT_FOUND, self.core.replica.election))
+            return
+        body.topics[0].partitions[0].unaligned_records = content
+        waiter.set_result(body)

@@ -76,10 +76,18 @@ class Leadership:
     def fetched(self, replica: ReplicaKey, offset: int, leader_end_offset: int, now_ms: int) -> None:
         """Record a fetch; the replica's records before `offset` equal this log."""
         if self.followers.fetched(replica, offset, leader_end_offset, now_ms):
-            self._recent.add(replica.id)
-            if len(self._recent) >= majority(len(self._voters)) - 1:
-                self._recent.clear()
-                self._quorum_seen(now_ms)
+            self._voter_seen(replica.id, now_ms)
+
+    def fetched_snapshot(self, replica: ReplicaKey, now_ms: int) -> None:
+        """Record a fetch of a snapshot; it counts towards the majority that a leader needs."""
+        if self.followers.fetched_snapshot(replica, now_ms):
+            self._voter_seen(replica.id, now_ms)
+
+    def _voter_seen(self, node_id: int, now_ms: int) -> None:
+        self._recent.add(node_id)
+        if len(self._recent) >= majority(len(self._voters)) - 1:
+            self._recent.clear()
+            self._quorum_seen(now_ms)
 
     def has_lost_its_majority(self, now_ms: int) -> bool:
         """Whether a majority has not fetched for too long."""

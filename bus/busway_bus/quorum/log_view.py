@@ -4,6 +4,7 @@ Here: ends of epochs, the flushed offset, the divergence of two logs (KIP-101, K
 Not here: the log, written by the driver from `Ready.append`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -39,21 +40,30 @@ class LogView:
         end_offset: of the next record.
         flushed_offset: records below it are on disk.
         epochs: the start offset of each epoch.
-        snapshot: the newest, None without any; the log begins at or before it.
+        snapshots: sizes in bytes of the complete ones, oldest first. All are of committed records, and the log begins
+            at or before the oldest.
     """
 
     start_offset: int = 0
     end_offset: int = 0
     flushed_offset: int = 0
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
-    snapshot: SnapshotId | None = None
+    snapshots: Mapping[SnapshotId, int] = field(default_factory=dict)
+
+    @property
+    def earliest_snapshot(self) -> SnapshotId | None:
+        return next(iter(self.snapshots), None)
+
+    @property
+    def latest_snapshot(self) -> SnapshotId | None:
+        return next(reversed(tuple(self.snapshots)), None)
 
     @property
     def last_epoch(self) -> int:
         """The last record's or the snapshot's epoch; 0 for an empty log."""
         if self.epochs.entries:
             return self.epochs.latest
-        return 0 if self.snapshot is None else self.snapshot.epoch
+        return 0 if self.latest_snapshot is None else self.latest_snapshot.epoch
 
     @property
     def end(self) -> OffsetAndEpoch:
@@ -74,14 +84,21 @@ class LogView:
             if begun <= epoch:
                 return OffsetAndEpoch(end_offset, begun)
             end_offset = start
-        return OffsetAndEpoch(self.start_offset, 0 if self.snapshot is None else min(self.snapshot.epoch, epoch))
+        earliest = self.earliest_snapshot
+        return OffsetAndEpoch(self.start_offset, 0 if earliest is None else min(earliest.epoch, epoch))
 
     def where_parted(self, offset: int, epoch: int) -> Diverging | Behind | None:
-        """Find where a log with this end diverges; None for a prefix."""
-        if offset == 0 and self.start_offset == 0:
+        """Find where a log with this end diverges; None for a prefix.
+
+        As Kafka's `ReplicatedLog.validateOffsetAndEpoch`, for a log without its beginning.
+        """
+        earliest, latest = self.earliest_snapshot, self.latest_snapshot
+        if earliest is not None and latest is not None and self.start_offset:
+            parted = offset == self.start_offset and epoch != earliest.epoch
+            if offset < self.start_offset or parted or epoch < earliest.epoch:
+                return Behind(latest)
+        elif offset == 0 and self.start_offset == 0:
             return None
-        if self.snapshot is not None and offset < self.start_offset:
-            return Behind(self.snapshot)
         end = self.end_of(epoch)
         return None if end.epoch == epoch and end.offset >= offset else Diverging(end)
 
@@ -100,6 +117,11 @@ class LogView:
         self.epochs.truncate(end_offset)
         self.end_offset = end_offset
         self.flushed_offset = min(self.flushed_offset, end_offset)
+
+    def snapshotted(self, snapshots: Mapping[SnapshotId, int], start_offset: int) -> None:
+        """Record the snapshots on disk, and the log's start, which never falls."""
+        self.snapshots = dict(snapshots)
+        self.start_offset = max(self.start_offset, start_offset)
 
     def flushed(self, offset: int) -> None:
         """Record a flush; of records truncated meanwhile it covers what is left."""

@@ -27,7 +27,6 @@ from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.features import METADATA_VERSION, levels_of_new_clusters
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, FeatureLevelRecord, to_bytes
-from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.metadata_images import Change, Follower, MetadataImages
 from busway_bus.quorum.metadata_snapshots import KEPT, MetadataSnapshots, SnapshotLimits
 from busway_bus.quorum.metadata_store import MetadataStore
@@ -40,8 +39,8 @@ from busway_protocol.records.builder import BatchBuilder
 logger = logging.getLogger("busway.metadata")
 
 R = TypeVar("R")
-MakeWriter = Callable[[PartitionLog, SnapshotId | None], Writer]
-"""Makes the writer of a log and its newest snapshot."""
+MakeWriter = Callable[[PartitionLog, MetadataSnapshots], Writer]
+"""Makes the writer of a log, which reads its snapshots."""
 
 
 class _Command(NamedTuple):
@@ -91,12 +90,11 @@ class MetadataLog:
         self._leads_from = 0
         self._epoch = -1
         """Epoch of this node's leadership, else -1; identifies decisions of another epoch."""
-        newest = self._snapshots.ids[-1] if self._snapshots.ids else None
         if writer is None:
             self.writer: Writer = SingleVoterWriter(store.identity.node_id, self._log, flusher, machine)
             self.writer.begin(self)
         else:
-            self.writer = writer(self._log, newest)
+            self.writer = writer(self._log, self._snapshots)
         for note in self._stored.notes:
             logger.warning("%s: %s", self._log.directory, note)
 
@@ -351,10 +349,12 @@ class MetadataLog:
             if self._log.flushed_offset < point.end_offset:  # it is on a majority's disks, perhaps not on this one
                 await self._flusher.request(self._log)
             if await self._snapshots.take(image, point, self._wall_ms()):
+                self.writer.snapshotted(self._log.start_offset)
                 if not self.writer.keeps_all:
                     self._log.roll(self._wall_ms())
                     await self._flusher.request(self._log)
                 await off_loop(self._snapshots.tidy)
+                self.writer.snapshotted(self._log.start_offset)
                 if len(self._snapshots.ids) >= KEPT and not self.writer.keeps_all:
                     self._log.advance_start(self._snapshots.ids[0].offset, self._wall_ms())
                 await off_loop(functools.partial(self._log.remove_deleted, self._wall_ms()))

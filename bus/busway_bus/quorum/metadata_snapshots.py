@@ -8,7 +8,7 @@ stay, with the log from the older on: damage to one loses nothing.
 import asyncio
 import functools
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -60,23 +60,27 @@ class LogPoint(NamedTuple):
 class MetadataSnapshots:
     """The snapshots in the metadata log's directory.
 
-    `ids`: the complete ones, oldest first; damage is found by `load`.
+    `sizes`: bytes of the complete ones, oldest first; damage is found by `load`.
     """
 
     def __init__(self, files: Files, directory: str, limits: SnapshotLimits) -> None:
         self._files = files
         self._directory = directory
         self._limits = limits
-        snapshots = (SnapshotId.from_name(name) for name in files.list(directory))
-        self.ids = sorted(snapshot for snapshot in snapshots if snapshot is not None)
+        sizes = {SnapshotId.from_name(name): size for name, size in files.sizes(directory).items()}
+        self.sizes = {snapshot: sizes[snapshot] for snapshot in sorted(key for key in sizes if key is not None)}
         self._bytes_covered = 0
         self._last_ms: int | None = None
         self._retry_ms = 0
 
     @property
+    def ids(self) -> tuple[SnapshotId, ...]:
+        return tuple(self.sizes)
+
+    @property
     def flushed(self) -> int:
         """The flushed offset: a snapshot has flushed records only."""
-        return self.ids[-1].offset if self.ids else 0
+        return self.ids[-1].offset if self.sizes else 0
 
     def load(self) -> tuple[Delta, SnapshotId | None, list[str]]:
         """Load the newest readable snapshot: content, id, errors of newer ones.
@@ -92,9 +96,9 @@ class MetadataSnapshots:
             except (ProtocolError, BrokenHistory) as problem:
                 problems.append(f"the snapshot {snapshot.name} is damaged and not used: {problem}")
                 continue
-            self.ids = [snapshot_id for snapshot_id in self.ids if snapshot_id <= snapshot]
+            self._keep(other for other in self.ids if other <= snapshot)
             return delta, snapshot, problems
-        self.ids = []
+        self.sizes = {}
         return Delta(ClusterImage()), None, problems
 
     def due(self, bytes_total: int, now_ms: int) -> bool:
@@ -114,37 +118,54 @@ class MetadataSnapshots:
         snapshot = SnapshotId(point.end_offset, point.epoch)
         path = f"{self._directory}/{snapshot.name}"
         try:
+            size = 0
             steps = self._write(path, batches_of(image, snapshot, last_ms=point.appended_ms, now_ms=now_ms))
-            while await off_loop(functools.partial(next, steps, False)):  # noqa: ASYNC110 - a pause, there is no event to wait for
+            while written := await off_loop(functools.partial(next, steps, 0)):
+                size = written
                 await asyncio.sleep(PAUSE_S)
         except OSError as problem:
             logger.warning("the metadata snapshot %s cannot be written, and is tried again later: %s", path, problem)
             self._retry_ms = now_ms + RETRY_MS
             return False
-        self.ids.append(snapshot)
+        self.sizes[snapshot] = size
         logger.info("the metadata snapshot %s covers %d bytes more", path, point.bytes_total - self._bytes_covered)
         self._last_ms, self._bytes_covered = now_ms, point.bytes_total
         return True
 
-    def _write(self, path: str, batches: Iterator[bytes]) -> Iterator[bool]:
+    def _write(self, path: str, batches: Iterator[bytes]) -> Iterator[int]:
+        """Write the file; yield its size after each batch."""
         part = self._files.open(f"{path.removesuffix(SUFFIX)}{PART}")
         try:
             part.truncate(0)
             for batch in batches:
                 part.append([batch])
-                yield True
+                yield part.size
             part.sync()
         finally:
             part.close()
         self._files.rename(f"{path.removesuffix(SUFFIX)}{PART}", path)
+
+    def read(self, snapshot: SnapshotId, position: int, size: int) -> bytes | None:
+        """Read a part of a file, in any thread; None if it was deleted."""
+        try:
+            file = self._files.open_later(f"{self._directory}/{snapshot.name}", position + size)
+            try:
+                return file.read(position, size)
+            finally:
+                file.close()
+        except FileNotFoundError:
+            return None
+
+    def _keep(self, kept: Iterable[SnapshotId]) -> None:
+        self.sizes = {snapshot: self.sizes[snapshot] for snapshot in kept}
 
     def tidy(self) -> None:
         """Delete older snapshots and unfinished files, in any thread.
 
         After an OSError the next call retries.
         """
-        self.ids = self.ids[-KEPT:]
-        names = {snapshot.name for snapshot in self.ids}
+        self._keep(self.ids[-KEPT:])
+        names = {snapshot.name for snapshot in self.sizes}
         for file_name in self._files.list(self._directory):
             if file_name.endswith((SUFFIX, PART)) and file_name not in names:
                 self._files.remove(f"{self._directory}/{file_name}")

@@ -71,7 +71,7 @@ class Outbox:
     def discard(self, proposals: Iterable[Proposal]) -> None:
         self._discarded.extend(proposals)
 
-    def replace_reads(self, instead: Callable[[], QuorumResponse]) -> None:
+    def replace_reads(self, instead: Callable[[Reply], QuorumResponse]) -> None:
         """Replace responses that would read the log, after leadership was lost.
 
         The new ones wait for what they rest on.
@@ -84,7 +84,7 @@ class Outbox:
         self._sends = [message for message in self._sends if id(message) not in reads]
         for message in waiting:
             if isinstance(message, Reply) and message.read is not None:
-                self._sends.append(Reply(waiter=message.waiter, body=instead()))
+                self._sends.append(Reply(waiter=message.waiter, body=instead(message)))
 
     def flushed_by(self, number: int) -> int | None:
         """Return the log's end on disk with this number, None if unchanged."""

@@ -15,6 +15,7 @@ from busway_bus.quorum.ready import QuorumRequest, QuorumResponse
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, ProtocolError
 from busway_protocol.messages.fetch import FetchRequest
+from busway_protocol.messages.metadata_snapshots import FetchSnapshotRequest
 from busway_protocol.messages.quorum import VoteRequest, VoteResponse
 
 PRE_VOTE_SINCE = 2
@@ -89,7 +90,7 @@ class Peers:
         }
 
     async def ask(self, node_id: int, request: QuorumRequest) -> QuorumResponse | None:
-        return await self._lines[node_id, isinstance(request, FetchRequest)].ask(request)
+        return await self._lines[node_id, isinstance(request, FetchRequest | FetchSnapshotRequest)].ask(request)
 
     async def close(self) -> None:
         for line in self._lines.values():

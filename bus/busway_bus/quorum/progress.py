@@ -63,6 +63,14 @@ class Followers:
             self.observers.setdefault(replica, Progress()).fetched(offset, leader_end_offset, now_ms)
         return False
 
+    def fetched_snapshot(self, replica: ReplicaKey, now_ms: int) -> bool:
+        """Record a fetch of a snapshot, which shows no progress of the log; return whether the replica votes."""
+        votes = replica.id in self.voters and self._voter_set.has(replica)
+        if votes:
+            progress = self.voters[replica.id]
+            progress.fetched_ms = max(progress.fetched_ms, now_ms)
+        return votes
+
     def end_offsets(self) -> Iterable[int]:
         return (progress.end_offset for progress in self.voters.values())
 

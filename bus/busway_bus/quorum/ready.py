@@ -5,15 +5,18 @@ Not here: any decision.
 
 The driver writes `save`, then `append`, in the order of the numbers, each after the one before it. When both are on
 disk it steps the core with `Persisted`. It sends `send` at once: the core holds messages until all that they rest on is
-on disk. A `Reply` with a `read` is completed before the next `Ready` is written.
+on disk. A `Reply` with a `Read` is completed before the next `Ready` is written; a snapshot's file does not change.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from busway_bus.kernel.decision import Waiter
+from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.states import Election
 from busway_protocol.messages.fetch import FetchRequest, FetchResponse
+from busway_protocol.messages.metadata_snapshots import FetchSnapshotRequest, FetchSnapshotResponse
 from busway_protocol.messages.quorum import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -24,8 +27,12 @@ from busway_protocol.messages.quorum import (
 )
 from busway_protocol.types import Buffer
 
-QuorumRequest: TypeAlias = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest
-QuorumResponse: TypeAlias = VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse
+QuorumRequest: TypeAlias = (
+    VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest | FetchSnapshotRequest
+)
+QuorumResponse: TypeAlias = (
+    VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse | FetchSnapshotResponse
+)
 
 
 class NotLeading(Exception):
@@ -78,7 +85,15 @@ class Persisted:
     number: int
 
 
-Message: TypeAlias = Request | Answer | Persisted
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshotted:
+    """The complete snapshots on disk with their sizes in bytes, and the log's start."""
+
+    snapshots: Mapping[SnapshotId, int]
+    start_offset: int
+
+
+Message: TypeAlias = Request | Answer | Persisted | Snapshotted
 
 # Out of the core
 
@@ -87,6 +102,14 @@ class Read(NamedTuple):
     """Batches of a response: from `offset`, at least one, at most `bytes_max`."""
 
     offset: int
+    bytes_max: int
+
+
+class ReadSnapshot(NamedTuple):
+    """Bytes of a response: at most `bytes_max` of a snapshot's file."""
+
+    snapshot: SnapshotId
+    position: int
     bytes_max: int
 
 
@@ -107,7 +130,7 @@ class Send:
 class Reply:
     waiter: Waiter
     body: QuorumResponse
-    read: Read | None = None
+    read: Read | ReadSnapshot | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,11 @@ from busway_bus.quorum import wire
 from busway_bus.quorum.leadership import Leadership
 from busway_bus.quorum.log_view import LogView, OffsetAndEpoch
 from busway_bus.quorum.outbox import Outbox
-from busway_bus.quorum.ready import CommittedRecordsLost, LogWrite, Proposal, Reply
+from busway_bus.quorum.ready import CommittedRecordsLost, LogWrite, Proposal, QuorumResponse, ReadSnapshot, Reply
 from busway_bus.quorum.records import leader_change
 from busway_bus.quorum.requests import Requests
 from busway_bus.quorum.settings import QuorumSettings
+from busway_bus.quorum.snapshot_wire import snapshot_error
 from busway_bus.quorum.states import NOBODY, TRANSITIONS, Election, Event, Role, role_at_start
 from busway_bus.quorum.voters import ReplicaKey, VoterSet
 from busway_bus.quorum.votes import Ballot
@@ -38,7 +39,8 @@ class Replica:
     Attributes:
         me: this node.
         election, role: of the current epoch.
-        high_watermark: records below it are committed and may be applied; it never falls.
+        high_watermark: records below it are committed and may be applied; it never falls. At the start all that a
+            snapshot covers is.
         leadership: state of a leader, else None.
         ballot: votes received, while prospective or candidate.
         deadline_ms: when the time-out of the role expires.
@@ -59,7 +61,8 @@ class Replica:
         now_ms: int,
     ) -> None:
         self.me, self.voters, self.log, self.settings = me, voters, log, settings
-        self.high_watermark = log.start_offset
+        latest = log.latest_snapshot
+        self.high_watermark = log.start_offset if latest is None else max(log.start_offset, latest.offset)
         self.leadership: Leadership | None = None
         self.ballot: Ballot | None = None
         self.fetched = False
@@ -171,10 +174,16 @@ class Replica:
         assert self.leadership is not None
         leadership, self.leadership = self.leadership, None
         self.outbox.discard(leadership.undecided())
-        self.outbox.replace_reads(lambda: self.fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        self.outbox.replace_reads(self._not_leading)
         for fetch in leadership.waiting.values():
             answer = self.fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self.outbox.send(Reply(waiter=fetch.request.waiter, body=answer))
+
+    def _not_leading(self, reply: Reply) -> QuorumResponse:
+        """Build the response instead of one that would read the log or a snapshot."""
+        if isinstance(reply.read, ReadSnapshot):
+            return snapshot_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.election)
+        return self.fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def fetch_error(self, error: ErrorCode) -> FetchResponse:
         """Build an error response to a fetch, with the known leader."""

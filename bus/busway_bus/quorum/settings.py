@@ -18,6 +18,7 @@ class QuorumSettings:
         retry_backoff_ms: pause before the next request to a node that gave no response.
         fetch_max_wait_ms: how long the leader holds a fetch without news.
         fetch_max_bytes: bytes of the log in one response, at least one batch.
+        fetch_snapshot_max_bytes: bytes of a snapshot in one response.
     """
 
     election_timeout_ms: int = 1_000
@@ -27,3 +28,4 @@ class QuorumSettings:
     retry_backoff_ms: int = 20
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 1_048_576
+    fetch_snapshot_max_bytes: int = 1_048_576

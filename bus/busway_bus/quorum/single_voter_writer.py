@@ -42,6 +42,9 @@ class SingleVoterWriter:
         owner.committed(self._committed)
         owner.leads(self._committed, self._committed, self._epoch)
 
+    def snapshotted(self, start_offset: int) -> None:
+        """Do nothing: no other node reads the snapshots."""
+
     def propose(self, batch: Buffer) -> int:
         """Append a batch; a flush covers all appended before it begins."""
         self.check_disk()

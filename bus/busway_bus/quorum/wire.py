@@ -11,7 +11,8 @@ from uuid import UUID
 from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT
 from busway_bus.quorum.log_view import Behind, Diverging, LogView
 from busway_bus.quorum.ready import QuorumRequest, QuorumResponse
-from busway_bus.quorum.states import Election
+from busway_bus.quorum.snapshot_wire import snapshot_error
+from busway_bus.quorum.states import NOBODY, Election
 from busway_bus.quorum.voters import ReplicaKey
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.fetch import (
@@ -25,6 +26,11 @@ from busway_protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
     SnapshotId,
+)
+from busway_protocol.messages.metadata_snapshots import (
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    TopicSnapshotRequest,
 )
 from busway_protocol.messages.quorum import (
     BeginEpochPartition,
@@ -69,12 +75,29 @@ def refused(request: QuorumRequest, error: ErrorCode) -> QuorumResponse:
             return EndQuorumEpochResponse(error_code=error, topics=[])
         case FetchRequest():
             return FetchResponse(error_code=error, responses=[])
+        case FetchSnapshotRequest():
+            return FetchSnapshotResponse(error_code=error, topics=[])
+
+
+def of_another_log(request: QuorumRequest) -> QuorumResponse:
+    """Build the response to a request for another partition."""
+    if isinstance(request, FetchSnapshotRequest) and _is_single(request):
+        topic, partition = request.topics[0].name, request.topics[0].partitions[0].partition
+        nobody = Election(epoch=0, leader_id=NOBODY)
+        return snapshot_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, nobody, topic=topic, partition=partition)
+    return refused(request, ErrorCode.INVALID_REQUEST)
+
+
+def _is_single(request: QuorumRequest) -> bool:
+    return len(request.topics) == 1 and len(request.topics[0].partitions) == 1
 
 
 def is_for_this_log(request: QuorumRequest) -> bool:
-    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+    if not _is_single(request):
         return False
     topic = request.topics[0]
+    if isinstance(topic, TopicSnapshotRequest):
+        return topic.name == TOPIC and topic.partitions[0].partition == PARTITION
     if isinstance(topic, FetchTopic):
         named = topic.topic_id == TOPIC_ID or (topic.topic_id == ZERO_UUID and topic.topic == TOPIC)
         return named and topic.partitions[0].partition == PARTITION
@@ -237,5 +260,8 @@ def leader_known_by(response: QuorumResponse) -> KnownLeader | None:
         return KnownLeader(fetched.error_code, fetched.current_leader.leader_id, fetched.current_leader.leader_epoch)
     if len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
         return None
+    if isinstance(response, FetchSnapshotResponse):
+        part = response.topics[0].partitions[0]
+        return KnownLeader(part.error_code, part.current_leader.leader_id, part.current_leader.leader_epoch)
     partition = response.topics[0].partitions[0]
     return KnownLeader(partition.error_code, partition.leader_id, partition.leader_epoch)

@@ -246,6 +246,8 @@ class SimFiles:
         return self._directory(parent or "."), name
 
     def open_later(self, path: str, size: int) -> SimFile:
+        if not isinstance(self._find(path), Content):
+            raise FileNotFoundError(errno.ENOENT, "No such file", path)
         return self.open(path)
 
     def open(self, path: str) -> SimFile:

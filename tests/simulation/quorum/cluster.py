@@ -15,11 +15,10 @@ from busway_bus.log.partition_log import PartitionLog
 from busway_bus.log.store import LogStore
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, ConfigRecord
-from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.driver import QuorumDriver
 from busway_bus.quorum.election_file import ElectionFile
 from busway_bus.quorum.metadata_log import MetadataLog
-from busway_bus.quorum.metadata_snapshots import SnapshotLimits
+from busway_bus.quorum.metadata_snapshots import MetadataSnapshots, SnapshotLimits
 from busway_bus.quorum.settings import QuorumSettings
 from busway_bus.quorum.voters import ReplicaKey, VoterSet
 from busway_bus.testing.sim_disk import Content
@@ -94,14 +93,14 @@ class Controller:
         flusher = Flusher()
         drivers: list[QuorumDriver] = []
 
-        def make(partition_log: PartitionLog, snapshot: SnapshotId | None) -> QuorumDriver:
+        def make(partition_log: PartitionLog, snapshots: MetadataSnapshots) -> QuorumDriver:
             drivers.append(
                 QuorumDriver(
                     me=ReplicaKey(self.id, store.identity.directory_id),
                     voters=VoterSet.fixed(self.cluster.ids),
                     partition_log=partition_log,
                     truncate=lambda offset: store.truncate((TOPIC, 0), offset, machine.wall_ms()),
-                    snapshot=snapshot,
+                    snapshots=snapshots,
                     election_file=ElectionFile(self.disk, f"{TOPIC}-0"),
                     flusher=flusher,
                     machine=machine,

@@ -77,7 +77,7 @@ class SimController(SimNode):
         return tuple(self.metadata.image.configs.get(BROKERS, {}))
 
 
-def controllers(world: World, count: int = 3, cluster_ids: Sequence[str] = ()) -> list[SimController]:
+def controllers(world: World, count: int = 3, cluster_ids: Sequence[str] = (), **settings: int) -> list[SimController]:
     """Controllers on hosts of their own, with formatted disks; not started."""
     voters = ",".join(f"{number}@c{number}:{PORT}" for number in range(1, count + 1))
     made = []
@@ -89,6 +89,7 @@ def controllers(world: World, count: int = 3, cluster_ids: Sequence[str] = ()) -
             "controller.listener.names": "CONTROLLER",
             "listeners": f"CONTROLLER://{name}:{PORT}",
             "controller.quorum.voters": voters,
+            **{key.replace("_", "."): str(value) for key, value in settings.items()},
         }
         node = SimController(world, name, properties)
         cluster_id = cluster_ids[number - 1] if cluster_ids else CLUSTER_ID
@@ -126,14 +127,19 @@ async def carried_out(world: World, nodes: Sequence[SimController], name: str) -
             return leader
 
 
-async def describe(address: str) -> DescribeQuorumResponse:
-    """What a controller says of the quorum, over the wire."""
+async def asked(address: str, request: Any) -> Any:
+    """What a controller answers over the wire."""
     host, _, port = address.rpartition(":")
     connection = Connection(host, int(port), client_id="test", timeout_s=5)
     await connection.connect()
     try:
-        query = TopicQuery(topic_name=TOPIC, partitions=[PartitionQuery(partition_index=0)])
-        answer: DescribeQuorumResponse = await connection.request(DescribeQuorumRequest(topics=[query]))
-        return answer
+        return await connection.request(request)
     finally:
         connection.close()
+
+
+async def describe(address: str) -> DescribeQuorumResponse:
+    """What a controller says of the quorum, over the wire."""
+    query = TopicQuery(topic_name=TOPIC, partitions=[PartitionQuery(partition_index=0)])
+    answer: DescribeQuorumResponse = await asked(address, DescribeQuorumRequest(topics=[query]))
+    return answer

@@ -10,16 +10,21 @@ from busway.net.connection import Connection
 from busway_bus.handlers.for_controllers import api_versions
 from busway_bus.log.partition_log import CorruptLog
 from busway_bus.log.store import WrongDirectory
+from busway_bus.metadata.snapshot import SnapshotId
+from busway_bus.quorum.snapshot_wire import snapshot_request
+from busway_bus.quorum.voters import ReplicaKey
 from busway_bus.quorum.wire import TOPIC_ID
 from busway_bus.testing.world import Crashed, World
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.cluster import ApiVersion
 from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
+from busway_protocol.messages.metadata_snapshots import PartitionSnapshot
 from tests.simulation.quorum.nodes import (
     PORT,
     SimController,
     all_have,
+    asked,
     carried_out,
     controllers,
     describe,
@@ -269,6 +274,47 @@ def test_an_observer_copies_the_log_and_is_told_of() -> None:
         assert [observer.replica_id for observer in described.partitions[0].observers] == [100]
 
     World(seed=10).run(workload)
+
+
+@pytest.mark.slow
+def test_a_snapshot_is_served_in_parts() -> None:
+    """The parts are the file; a name that is not there, and a place behind the end, are refused."""
+
+    async def workload(world: World) -> None:
+        nodes = controllers(world, 1, metadata_log_max_record_bytes_between_snapshots=1)
+        await nodes[0].start()
+        leader = await carried_out(world, nodes, "one")
+        client, address = world.process("observer"), f"{leader.name}:{PORT}"
+        me = ReplicaKey(100, UUID(int=9))
+        while (latest := leader.quorum.core.log.latest_snapshot) is None:
+            await world.sleep(0.01)
+        snapshot: SnapshotId = latest
+
+        async def part(position: int, snapshot: SnapshotId = snapshot) -> PartitionSnapshot:
+            request = snapshot_request(
+                leader.controller.services.cluster_id,
+                me,
+                leader.quorum.epoch,
+                snapshot,
+                position=position,
+                max_bytes=70,
+            )
+            (topic,) = (await client.run(asked, address, request)).topics
+            (partition,) = topic.partitions
+            assert isinstance(partition, PartitionSnapshot)
+            return partition
+
+        content = b""
+        size = (await part(0)).size
+        while len(content) < size:
+            content += bytes((await part(len(content))).unaligned_records or b"")  # type: ignore[arg-type]
+        assert content == leader.disk.read_bytes(f"__cluster_metadata-0/{snapshot.name}")
+        assert (await part(size)).error_code == ErrorCode.POSITION_OUT_OF_RANGE
+        assert (await part(0, SnapshotId(10_000, 1))).error_code == ErrorCode.SNAPSHOT_NOT_FOUND
+        leader.disk.remove(f"__cluster_metadata-0/{snapshot.name}")
+        assert (await part(0)).error_code == ErrorCode.SNAPSHOT_NOT_FOUND
+
+    World(seed=12).run(workload)
 
 
 def test_a_damaged_election_keeps_a_controller_from_starting() -> None:

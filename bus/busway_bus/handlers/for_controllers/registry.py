@@ -15,6 +15,7 @@ from busway_bus.handlers.for_controllers import (
     describe_quorum,
     end_quorum_epoch,
     fetch,
+    fetch_snapshot,
     vote,
 )
 from busway_bus.handlers.for_controllers.api_versions import advertise
@@ -26,6 +27,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     vote,
     begin_quorum_epoch,
     end_quorum_epoch,
+    fetch_snapshot,
     describe_quorum,
     describe_cluster,
 )

@@ -4,10 +4,12 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.core import Quorum
 from busway_bus.quorum.log_view import LogView
 from busway_bus.quorum.ready import Answer, LogWrite, Persisted, Proposal, Ready, Reply, Request, Send
 from busway_bus.quorum.settings import QuorumSettings
+from busway_bus.quorum.snapshot_wire import snapshot_request
 from busway_bus.quorum.states import Election, Role
 from busway_bus.quorum.voters import ReplicaKey, VoterSet
 from busway_bus.quorum.wire import (
@@ -107,6 +109,12 @@ class Bench:
         before = len(self.replies)
         self.do(self.core.step(Request(waiter=who, body=body), self.now_ms))
         return self.replies[-1].body.responses[0].partitions[0] if len(self.replies) > before else None
+
+    def fetch_snapshot(self, snapshot: SnapshotId, position: int = 0, **values: Any) -> Any:
+        """Another node fetches a snapshot; answers the partition of the answer."""
+        values = {"who": SECOND, "epoch": self.core.epoch, "max_bytes": 1_000, **values}
+        who, epoch, max_bytes = values["who"], values["epoch"], values["max_bytes"]
+        return self.ask(snapshot_request("here", who, epoch, snapshot, position=position, max_bytes=max_bytes))
 
     def ask_for_vote(self, who: ReplicaKey, epoch: int, view: LogView, *, pre_vote: bool = False) -> Any:
         """Another node wants this one's vote."""

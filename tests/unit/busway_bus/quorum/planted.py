@@ -116,7 +116,7 @@ def _new_epoch_at_once(original: Any) -> Any:
         from busway_bus.quorum.ready import Reply
 
         self._held = deque(
-            (number, Reply(waiter=message.waiter, body=instead()) if getattr(message, "read", None) else message)
+            (number, Reply(waiter=message.waiter, body=instead(message)) if getattr(message, "read", None) else message)
             for number, message in self._held
         )
         original(self, instead)

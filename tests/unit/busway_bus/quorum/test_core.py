@@ -327,7 +327,7 @@ def test_who_does_not_lead_says_who_does() -> None:
 
 def test_a_fetch_behind_the_log_is_told_of_the_snapshot() -> None:
     """KIP-630."""
-    view = LogView(start_offset=10, end_offset=10, flushed_offset=10, snapshot=SnapshotId(10, 0))
+    view = LogView(start_offset=10, end_offset=10, flushed_offset=10, snapshots={SnapshotId(10, 0): 100})
     answer = in_role(Role.LEADER, view=view).fetch(SECOND, log(0, 0), 1)
     assert (answer.snapshot_id.end_offset, answer.snapshot_id.epoch, answer.log_start_offset) == (10, 0, 10)
 

@@ -102,6 +102,9 @@ class Majority:
         self.owner.committed(self.log.end_offset)
         return self.log.end_offset
 
+    def snapshotted(self, start_offset: int) -> None:
+        """Nobody else reads them."""
+
     def check_disk(self) -> None:
         """It works."""
 

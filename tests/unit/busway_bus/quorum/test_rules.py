@@ -235,10 +235,33 @@ def test_logs_part_by_epoch(
 
 def test_who_is_behind_the_beginning_is_told_of_the_snapshot() -> None:
     """KIP-630: what is before the log is in no batch any more."""
-    view = LogView(start_offset=10, end_offset=10, flushed_offset=10, snapshot=SnapshotId(10, 3))
+    view = LogView(start_offset=10, end_offset=10, flushed_offset=10, snapshots={SnapshotId(10, 3): 100})
     assert (view.last_epoch, view.end) == (3, OffsetAndEpoch(10, 3))
     assert view.where_parted(4, 2) == Behind(SnapshotId(10, 3))
     assert view.where_parted(10, 3) is None
+
+
+@pytest.mark.parametrize(
+    ("offset", "epoch", "answer"),
+    [
+        (0, 0, Behind(SnapshotId(4, 3))),  # an empty log, which a snapshot fills sooner
+        (1, 1, Behind(SnapshotId(4, 3))),  # before the log's start
+        (2, 1, Behind(SnapshotId(4, 3))),  # at its start, and not with the epoch of the oldest snapshot
+        (5, 1, Behind(SnapshotId(4, 3))),  # an epoch before the oldest snapshot's
+        (2, 2, None),
+        (3, 3, None),
+        (5, 3, None),
+        (4, 2, Diverging(OffsetAndEpoch(2, 2))),
+        (5, 4, Diverging(OffsetAndEpoch(5, 3))),
+    ],
+)
+def test_a_follower_needs_a_snapshot_where_kafka_says_so(
+    offset: int, epoch: int, answer: Diverging | Behind | None
+) -> None:
+    """`ReplicatedLog.validateOffsetAndEpoch`: the newest is named, the oldest decides."""
+    view = log(1, 2, 3, 3, 3)
+    view.snapshotted({SnapshotId(2, 2): 10, SnapshotId(4, 3): 10}, 2)
+    assert view.where_parted(offset, epoch) == answer
 
 
 def test_a_log_covers_another_by_last_epoch_then_by_length() -> None:
@@ -322,7 +345,7 @@ def test_a_refused_read_waits_for_the_epoch_that_it_tells_of() -> None:
     outbox.take(1)
     refusal = fetch_response(ErrorCode.NOT_LEADER_OR_FOLLOWER, Election(epoch=2), log_start_offset=0)
     outbox.save(Election(epoch=2))
-    outbox.replace_reads(lambda: refusal)
+    outbox.replace_reads(lambda _: refusal)
     outbox.take(1)
     outbox.flushed_by(1)
     assert outbox.take(1).send == ()
