@@ -28,7 +28,7 @@ IN_FLIGHT = 5
 BATCH_BYTES = 16_384
 """Java's default of batch.size."""
 P99 = Metric(name="p99", unit="ms", higher_is_better=False, target=0.5)
-MEMORY = Metric(name="memory for answers that nobody reads", unit="MiB", higher_is_better=False)
+MEMORY = Metric(name="memory for unread responses", unit="MiB", higher_is_better=False)
 _OS = (Durability.OS,)
 _FLUSH = (Durability.FLUSH,)
 

@@ -33,16 +33,16 @@ OWN_DEFAULTS = (
     "offsets.topic.replication.factor",
 )
 """Broker settings whose default is not Kafka's."""
-HEAD = """# What of Kafka is served
+HEAD = """# Compatibility with Apache Kafka
 
-Generated from the handlers' docstrings by `python tools/compatibility.py`; a test fails when this page is stale. The versions are what
-ApiVersions advertises, which are those of Apache Kafka 4.3.1 unless the notes say otherwise.
+Generated from the handlers' docstrings by `python tools/compatibility.py`; a test fails if this page is stale. The versions are those that
+ApiVersions advertises. They equal those of Apache Kafka 4.3.1 except where a note names a difference.
 
 | key | API | versions | not supported |
 |---|---|---|---|
 """
 CONTROLLERS_HEAD = (
-    "A controller that is no broker (`process.roles=controller`) answers on its own listeners:",
+    "A node that is only a controller (`process.roles=controller`) serves on its own listeners:",
     "",
     "| key | API | versions | not supported |",
     "|---|---|---|---|",
@@ -50,7 +50,7 @@ CONTROLLERS_HEAD = (
 
 
 def handlers() -> list[ModuleType]:
-    """The modules that serve an API of which clients of a new cluster see, by key."""
+    """Return the modules of the APIs that a new cluster advertises, by key."""
     names = [module.name for module in pkgutil.iter_modules(busway_bus.handlers.__path__)]
     modules = [importlib.import_module(f"busway_bus.handlers.{name}") for name in names]
     levels = levels_of_new_clusters()
@@ -87,39 +87,45 @@ def page() -> str:
         *CONTROLLERS_HEAD,
         *(_row(module) for module in sorted(CONTROLLERS, key=lambda handler: int(handler.API))),
     ]
-    bounds = (
-        f"\n## Bounds that Kafka does not have\n\nA request names at most {REQUEST_ELEMENTS_MAX:,} things: topics, partitions, resources and members all "
-        "count. One that names more ends its connection, with a line in the broker's log; a consumer of more than about 6,000 topics of one "
-        "partition each is such a client. Memory for requests, answers and members is bounded in bytes, see `kernel/limits.py`. A transaction has at "
-        f"most {TRANSACTION_PARTITIONS_MAX:,} partitions (POLICY_VIOLATION). A node remembers {PRODUCERS_BYTES_MAX // PRODUCER_BYTES:,} producers, "
-        "each counted for every partition that it writes to: with half of them those are forgotten that were idle for a quarter of an hour, and "
-        "beyond all of them one that is not remembered is refused (POLICY_VIOLATION). Of what clients may make (transactional ids, members, offsets "
-        "within open transactions) a host gets at most as much as it leaves free for others. Groups and their committed offsets have a bound; beyond it new ones are refused "
-        f"(COORDINATOR_NOT_AVAILABLE), and those that are there move on. An answer that describes takes {ANSWER_BYTES_MAX >> 20} MiB at most, the rest "
-        "is to be asked for again, and what is named twice in a request is described once. A marker that is too old for its producer is acknowledged "
-        f"where no transaction of it is open. A compressed batch may become {INFLATION_FACTOR_MAX} times as large as it is, as max.message.bytes "
-        f"is, or as {MESSAGE_BYTES_DEFAULT:,} bytes, whichever is most, and is refused beyond that (MESSAGE_TOO_LARGE); in lz4 it is one frame with "
-        "independent blocks, the only ones that Java's clients read (INVALID_RECORD).\n"
+    bounds = "\n## Bounds that Kafka does not have\n\n" + _bulleted(
+        f"A request names at most {REQUEST_ELEMENTS_MAX:,} topics, partitions, resources and members together. A request with more closes its "
+        "connection, with a line in the broker's log. A consumer of more than about 6,000 topics with one partition each sends such requests.",
+        "Memory for requests, responses and members is bounded in bytes, see `kernel/limits.py`.",
+        f"A transaction has at most {TRANSACTION_PARTITIONS_MAX:,} partitions (POLICY_VIOLATION).",
+        f"A node remembers {PRODUCERS_BYTES_MAX // PRODUCER_BYTES:,} producers, each counted for every partition that it writes to. Above half of "
+        "that number it forgets producers that were idle for a quarter of an hour. At the full number it refuses unknown producers (POLICY_VIOLATION).",
+        "One host may use at most as much as it leaves free for others: transactional ids, members, and offsets in open transactions.",
+        "Groups and their committed offsets have a bound. Above it new ones are refused (COORDINATOR_NOT_AVAILABLE); existing ones continue.",
+        f"A describe response has at most {ANSWER_BYTES_MAX >> 20} MiB; request the rest again. A name that is repeated in a request is described once.",
+        "A marker with an epoch that is too old for its producer is acknowledged if the producer has no open transaction.",
+        f"A compressed batch may decompress to {INFLATION_FACTOR_MAX} times the largest of its size, max.message.bytes and "
+        f"{MESSAGE_BYTES_DEFAULT:,} bytes. A larger one is refused (MESSAGE_TOO_LARGE).",
+        "lz4 data must be one frame with independent blocks, as Java's clients require (INVALID_RECORD).",
     )
     orders = (
-        "\n## Where another order of calls tells the difference\n\nTwo fuzzers (`tests/interop/fuzz`) make calls of transactions and of groups in "
-        "any order, illegal ones too, and compare the error codes, generations and epochs of each answer, and at the end what is committed, "
-        "stable, open and assigned, with Apache Kafka 4.3.1 and with a model. These differences remain, on purpose: a first member that is refused "
-        "makes no group and ends no empty one; a member that was handed an id and joins with it as a static member is unknown, where Kafka fails "
-        "(UNKNOWN_SERVER_ERROR); one that leaves before it has joined does not have the others join again; a group that migrates with one of its own "
-        "members, or with one that subscribes by a pattern alone, is balanced again where a partition has no reader; a consumer "
-        "group that becomes a classic one while members still move rebalances, and until then they keep what they have; InitProducerId with an epoch "
-        "that is not the current one does not abort an open transaction; a batch with a producer id needs an epoch; a batch outside of transactions "
-        "with a later epoch than the coordinator gave does not keep a transaction open for ever; a batch of a transaction that was refused leaves "
-        "nothing behind that counts against later batches outside of transactions or of another version of Produce.\n"
+        "\n## Differences under other orders of calls\n\nTwo fuzzers (`tests/interop/fuzz`) make calls of transactions and of groups in "
+        "random orders, including illegal ones. They compare the error codes, generations and epochs of each response, and the final committed "
+        "and stable offsets, open transactions and assignments, with Apache Kafka 4.3.1 and with a model. These differences are intended:\n\n"
+    ) + _bulleted(
+        "A first member that is refused creates no group and ends no empty one.",
+        "A member that got an id and joins with it as a static member is unknown; Kafka fails (UNKNOWN_SERVER_ERROR).",
+        "If a member leaves before it has joined, the others need not join again.",
+        "A group that migrates with one of its own members, or with a member that subscribes only by a pattern, is rebalanced if a partition has no "
+        "reader.",
+        "A consumer group that becomes a classic group while members still move is rebalanced; until then they keep their assignments.",
+        "InitProducerId with an epoch that is not the current one does not abort an open transaction.",
+        "A batch with a producer id needs an epoch.",
+        "A batch outside of transactions, with a later epoch than the coordinator's, does not keep a transaction open for ever.",
+        "A refused batch of a transaction does not affect later batches outside of transactions or of another version of Produce.",
     )
     settings = (
-        f"\n## Settings\n\n{len(BROKER_CONFIGS)} broker settings and {len(TOPIC_CONFIGS)} topic settings are taken, under Kafka's names but for "
-        f"`durability` (broker: `log.durability`), `busway.insecure` and `group.disconnect.grace.ms`, with Kafka's defaults but for {_own_defaults()}. `node.id` and "
-        "`process.roles` need not be given. An unknown one keeps the broker from starting, and so does one whose feature is not there; both "
-        "are named. `errors.deadletterqueue.*` are Kafka 4.4's (KIP-1191), which 4.3.1 does not have: those of topics and groups are taken in a "
-        "cluster with `share.version` 2 alone, those of the broker at its start alone. What cannot be written there is never dropped, as Kafka "
-        "does after five attempts; the three metrics of KIP-1191 are not there, for a broker shows none.\n\n"
+        f"\n## Settings\n\n{len(BROKER_CONFIGS)} broker settings and {len(TOPIC_CONFIGS)} topic settings are supported. Their names are Kafka's "
+        "except `durability` (broker: `log.durability`), `busway.insecure` and `group.disconnect.grace.ms`. Their defaults are Kafka's except "
+        f"{_own_defaults()}. `node.id` and `process.roles` are optional. A broker does not start with an unknown setting, or with a setting of a "
+        "feature that is not served; the error names it. `errors.deadletterqueue.*` are settings of Kafka 4.4 (KIP-1191), which 4.3.1 does not have. "
+        "Those of topics and groups need a cluster with `share.version` 2; those of the broker are read at its start only. A dead letter that cannot "
+        "be written is never dropped; Kafka drops it after five attempts. The three metrics of KIP-1191 do not exist, because the broker has no "
+        "metrics.\n\n"
         "| topic setting | default |\n|---|---|\n"
     )
     lines = [f"| `{name}` | {_cell(key.default)} |" for name, key in sorted(TOPIC_CONFIGS.items())]
@@ -139,13 +145,17 @@ def page() -> str:
 def _inert() -> str:
     """Return the section on broker settings without effect."""
     head = (
-        "\n## Broker settings without effect\n\nThey are taken, so that a `server.properties` of Kafka's starts Busway. What Kafka's documentation "
-        "promises of each holds all the same, or needs what is not there; a value that would promise more is refused by name.\n\n"
-        "| why it may be ignored | settings |\n|---|---|\n"
+        "\n## Broker settings without effect\n\nThese settings are accepted, so that a `server.properties` of Kafka starts Busway. The documented "
+        "effect of each holds without it, or concerns a part that Busway does not have. A value that promises more is refused by name.\n\n"
+        "| reason | settings |\n|---|---|\n"
     )
     return head + "".join(
         f"| {reason} | {', '.join(f'`{name}`' for name, *_ in rows)} |\n" for reason, rows in INERT.items()
     )
+
+
+def _bulleted(*points: str) -> str:
+    return "".join(f"- {point}\n" for point in points)
 
 
 def _features() -> str:
@@ -156,10 +166,10 @@ def _features() -> str:
     }
     rows |= {name: f"0 | 0 | {reason}" for name, reason in NOT_SERVED.items()}
     return (
-        "\n## Features\n\nWhat is not served is not finalized, though Kafka 4.3.1 finalizes `eligible.leader.replicas.version` and "
-        "`streams.version` at 1: a client that believed it would be refused later. A feature whose only level is 0 is left out of ApiVersions, as in "
-        "Kafka, and another level is refused by name with the reason. So is `kafka-features upgrade --release-version`, which names "
-        "`kraft.version` for each release of Kafka 4: name features one by one with `--feature`. Level 2 of `share.version` is Kafka 4.4's.\n\n"
+        "\n## Features\n\nA feature that is not served is not finalized: a client that relied on it would be refused later. Kafka 4.3.1 finalizes "
+        "`eligible.leader.replicas.version` and `streams.version` at 1. A feature whose only level is 0 is left out of ApiVersions, as in Kafka; "
+        "another level is refused by name with the reason. `kafka-features upgrade --release-version` is refused too, because it names "
+        "`kraft.version` for each release of Kafka 4. Name the features one by one with `--feature`. Level 2 of `share.version` is Kafka 4.4's.\n\n"
         "| feature | levels | new cluster | not supported |\n|---|---|---|---|\n"
     ) + "".join(f"| `{name}` | {row} |\n" for name, row in sorted(rows.items()))
 

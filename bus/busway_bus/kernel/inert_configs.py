@@ -24,7 +24,7 @@ _B, _S, _I, _L, _D, _W, _H = (
 
 _Rows = tuple[tuple[str, ConfigType, ConfigValue], ...]
 INERT: Final[Mapping[str, _Rows]] = {
-    "one event loop does this work, and what waits for it is bounded in bytes": (
+    "one event loop does this work; its queues are bounded in bytes": (
         ("background.threads", _I, 10),
         ("group.coordinator.background.threads", _I, 2),
         ("group.coordinator.threads", _I, 4),
@@ -35,7 +35,7 @@ INERT: Final[Mapping[str, _Rows]] = {
         ("queued.max.requests", _I, 500),
         ("share.coordinator.threads", _I, 1),
     ),
-    "each partition has one replica, so nothing is copied, moved or led elsewhere": (
+    "each partition has one replica: nothing is copied or moved, and no other node leads": (
         ("alter.log.dirs.replication.quota.window.num", _I, 11),
         ("alter.log.dirs.replication.quota.window.size.seconds", _I, 1),
         ("auto.leader.rebalance.enable", _B, True),
@@ -56,7 +56,7 @@ INERT: Final[Mapping[str, _Rows]] = {
         ("replication.quota.window.size.seconds", _I, 1),
         ("share.coordinator.write.timeout.ms", _I, 5000),
     ),
-    "broker and controller are one process, so neither waits for the other or loses it": (
+    "broker and controller are one process and cannot lose each other": (
         ("broker.heartbeat.interval.ms", _I, 2000),
         ("broker.session.timeout.ms", _I, 9000),
         ("controller.socket.timeout.ms", _I, 30_000),
@@ -64,7 +64,7 @@ INERT: Final[Mapping[str, _Rows]] = {
         ("log.dir.failure.timeout.ms", _L, 30_000),
         ("request.timeout.ms", _I, 30_000),
     ),
-    "a pause between attempts, to gather more, or until the next look: only latency depends on it": (
+    "a retry backoff, a linger time or a polling interval: it affects latency only": (
         ("add.partitions.to.txn.retry.backoff.ms", _I, 20),
         ("controller.quorum.append.linger.ms", _I, 25),
         ("group.coordinator.append.linger.ms", _I, -1),
@@ -73,7 +73,7 @@ INERT: Final[Mapping[str, _Rows]] = {
         ("socket.connection.setup.timeout.max.ms", _L, 30_000),
         ("socket.connection.setup.timeout.ms", _L, 10_000),
     ),
-    "a buffer or clean-up of Kafka's own memory; memory here has bounds of its own": (
+    "a buffer or clean-up of Kafka's own memory; Busway's memory has its own bounds": (
         ("delete.records.purgatory.purge.interval.requests", _I, 1),
         ("fetch.purgatory.purge.interval.requests", _I, 1000),
         ("group.coordinator.cached.buffer.max.bytes", _I, 1_048_588),
@@ -88,14 +88,14 @@ INERT: Final[Mapping[str, _Rows]] = {
         ("socket.receive.buffer.bytes", _I, 102_400),
         ("transaction.state.log.load.buffer.size", _I, 5_242_880),
     ),
-    "each commit is one batch whether it is compressed or not; only space on the disk depends on it": (
+    "each commit is one batch, compressed or not: it affects disk space only": (
         ("offsets.topic.compression.codec", _I, 0),
         ("share.coordinator.state.topic.compression.codec", _I, 0),
     ),
     "a log start offset is on disk before DeleteRecords is answered": (
         ("log.flush.start.offset.checkpoint.interval.ms", _I, 60_000),
     ),
-    "the metadata log is deleted where two snapshots cover it, on a controller alone never; no record is written when idle": (
+    "the metadata log is deleted where two snapshots cover it, on a node that is only a controller never; no record is written when idle": (
         ("metadata.log.segment.bytes", _I, 1_073_741_824),
         ("metadata.log.segment.ms", _L, 604_800_000),
         ("metadata.max.idle.interval.ms", _I, 500),
@@ -108,7 +108,7 @@ INERT: Final[Mapping[str, _Rows]] = {
         ("quota.window.num", _I, 11),
         ("quota.window.size.seconds", _I, 1),
     ),
-    "no metrics are shown by the broker, and clients are asked for none": (
+    "the broker has no metrics and requests none from clients": (
         ("kafka.metrics.polling.interval.secs", _I, 10),
         ("kafka.metrics.reporters", _W, []),
         ("metric.reporters", _W, ["org.apache.kafka.common.metrics.JmxReporter"]),
@@ -132,7 +132,7 @@ INERT: Final[Mapping[str, _Rows]] = {
         ("group.streams.num.standby.replicas", _I, 0),
         ("group.streams.session.timeout.ms", _I, 45_000),
     ),
-    "the one value that is taken is what is done": (
+    "the only accepted value is the implemented behaviour": (
         ("controller.quorum.auto.join.enable", _B, False),
         ("group.coordinator.rebalance.protocols", _W, ["classic", "consumer", "streams"]),
         ("group.share.assignors", _W, ["simple"]),

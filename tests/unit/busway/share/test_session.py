@@ -93,7 +93,10 @@ def test_batches_are_in_order_and_say_of_each_offset_once_what_was_told(kinds: d
     try:
         said_of = [*((offset, offset, kind) for offset, kind in kinds.items()), (50, 2**60, GAP)]
         acknowledged = AcknowledgementSet(
-            {first: PendingAcknowledgement(first, last, kind, 10.0, loop.create_future()) for first, last, kind in said_of}
+            {
+                first: PendingAcknowledgement(first, last, kind, 10.0, loop.create_future())
+                for first, last, kind in said_of
+            }
         )
         batches = acknowledged.batches()
     finally:

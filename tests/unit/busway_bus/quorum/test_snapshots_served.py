@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from busway_bus.quorum.leadership import CHECK_QUORUM_FACTOR
 from tests.unit.busway_bus.quorum.bench import SECOND, SETTINGS, THIRD, Bench, log
 
 from busway_bus.metadata.snapshot import SnapshotId
+from busway_bus.quorum.leadership import CHECK_QUORUM_FACTOR
 from busway_bus.quorum.log_view import LogView
 from busway_bus.quorum.ready import ReadSnapshot, Request, Snapshotted
 from busway_bus.quorum.snapshot_wire import snapshot_request
