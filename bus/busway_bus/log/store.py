@@ -57,7 +57,7 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnregisteredPartition:
+class RemovedLog:
     key: Key
     topic_id: UUID
     log: PartitionLog | None
@@ -281,15 +281,15 @@ class LogStore:
 
     # Deleting: call `unregister` in the event loop's thread, `delete` and `remove` in others
 
-    def unregister(self, key: Key, topic_id: UUID) -> UnregisteredPartition:
+    def unregister(self, key: Key, topic_id: UUID) -> RemovedLog:
         """Unregister a partition, for `delete`."""
         self._offline.discard(key)
         unregistered = self.logs.pop(key, None)
         if unregistered is not None:
             unregistered.producers.leave()
-        return UnregisteredPartition(key=key, topic_id=topic_id, log=unregistered)
+        return RemovedLog(key=key, topic_id=topic_id, log=unregistered)
 
-    def delete(self, unregistered: Sequence[UnregisteredPartition]) -> list[str]:
+    def delete(self, unregistered: Sequence[RemovedLog]) -> list[str]:
         """Close logs, rename their directories to `-delete`; return the names.
 
         One sync for all. A directory without proof that it is the partition's own becomes `-stray`. After an OSError
@@ -314,7 +314,7 @@ class LogStore:
         self._forget({partition.key for partition in unregistered})
         return directories
 
-    def undeleted(self, unregistered: Sequence[UnregisteredPartition]) -> list[UnregisteredPartition]:
+    def undeleted(self, unregistered: Sequence[RemovedLog]) -> list[RemovedLog]:
         """Return the partitions of a failed `delete` that still own their directory."""
         return [
             partition

@@ -22,7 +22,7 @@ from busway_bus.kernel.limits import TYPED_SETTINGS_MAX
 from busway_bus.kernel.topic_configs import fixed_configs
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
-from busway_bus.log.store import LogStore, Opening, UnregisteredPartition
+from busway_bus.log.store import LogStore, Opening, RemovedLog
 from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.image import ClusterImage, PartitionImage, TopicImage
 from busway_bus.replication.partition import Partition
@@ -77,7 +77,7 @@ class LocalPartitions:
         self._configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self._started = False
         self.undeleted = False
-        self._kept: list[UnregisteredPartition] = []
+        self._kept: list[RemovedLog] = []
         self._doomed: deque[str] = deque()
         self._remover: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
@@ -139,7 +139,7 @@ class LocalPartitions:
             if self._config.dynamic.follow(cluster=image.broker_configs(""), own=own):
                 self._configs.clear()
                 configured = image.topics
-            unregistered: list[UnregisteredPartition] = []
+            unregistered: list[RemovedLog] = []
             for topic_id in delta.removed:
                 self._names.pop(topic_id, None)
                 unregistered += [self._doom(key, topic_id) for key in self._of.pop(topic_id, ())]
@@ -269,7 +269,7 @@ class LocalPartitions:
 
     # Deleting
 
-    def _doom(self, key: Key, topic_id: UUID) -> UnregisteredPartition:
+    def _doom(self, key: Key, topic_id: UUID) -> RemovedLog:
         self._offline.pop(key, None)
         self._images.pop(key, None)
         self._lost.discard(key)
@@ -279,7 +279,7 @@ class LocalPartitions:
             partition.wake()
         return unregistered
 
-    async def _delete(self, unregistered: list[UnregisteredPartition]) -> None:
+    async def _delete(self, unregistered: list[RemovedLog]) -> None:
         try:
             self._doomed += await off_loop(functools.partial(self._store.delete, unregistered))
         except OSError as problem:

@@ -1,4 +1,4 @@
-"""A log whose records are all removed begins at the offset that it is told, also where the disk fails or the power goes at any step."""
+"""A log whose records are all removed starts at the given offset, also where the disk fails or the power goes at any step."""
 
 import asyncio
 import errno

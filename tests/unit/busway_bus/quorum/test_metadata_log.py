@@ -410,7 +410,7 @@ class Given:
         return self.end_offset
 
     def snapshotted(self, start_offset):
-        """Nobody else reads them."""
+        """No reader lives in the same process."""
 
     def check_disk(self):
         """It works."""

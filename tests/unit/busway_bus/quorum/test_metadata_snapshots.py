@@ -103,7 +103,7 @@ class Majority:
         return self.log.end_offset
 
     def snapshotted(self, start_offset: int) -> None:
-        """Nobody else reads them."""
+        """No reader lives in the same process."""
 
     def check_disk(self) -> None:
         """It works."""

@@ -141,7 +141,7 @@ def test_who_fetches_a_snapshot_keeps_its_leader() -> None:
 
 
 def test_a_part_that_was_held_back_is_not_sent_after_leadership() -> None:
-    """It waits for the disk; then another leads, and the follower is told so."""
+    """It waits for the disk; then another leads, and the response says so."""
     bench = leader()
     bench.disk_works = False
     bench.propose()
