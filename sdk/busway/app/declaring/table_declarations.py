@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from busway.app.declaring.declarations import Declarations
-from busway.app.model.topic import Format, Topic
+from busway.app.model.topic import BadDeclaration, Format, Topic
 
 if TYPE_CHECKING:
     from busway.app.tables.global_table import GlobalTable
@@ -69,11 +69,12 @@ class TableDeclarations(Declarations):
             sources: the topics whose handlers change it, if not all topics that handlers read.
 
         Raises:
-            BadDeclaration: as `topic`, or the key type is not hashable.
+            BadDeclaration: as `topic`, the key type is not hashable, or the table is declared already.
         """
         from busway.app.tables.table import Table
 
         topic: Topic[Any, Any] = self.topic(name, key=key, value=value, format=format, key_format=key_format)
+        self._check_table(Table, topic, partitions)
         return self.extend(Table(topic, partitions=partitions, configs=configs, sources=sources))
 
     @overload
@@ -123,11 +124,24 @@ class TableDeclarations(Declarations):
             configs: of the topic when it is created, by Kafka's names; it is compacted.
 
         Raises:
-            BadDeclaration: as `topic`, or the key type is not hashable.
+            BadDeclaration: as `topic`, the key type is not hashable, or the table is declared already.
         """
         from busway.app.tables.global_table import GlobalTable
 
         topic: Topic[Any, Any] = self.topic(
             name, key=key, value=value, format=format, key_format=key_format, read_only=read_only
         )
+        self._check_table(GlobalTable, topic, partitions)
         return self.extend(GlobalTable(topic, partitions=partitions, configs=configs))
+
+    def _check_table(
+        self,
+        kind: "type[Table[Any, Any]] | type[GlobalTable[Any, Any]]",
+        topic: Topic[Any, Any],
+        partitions: int | None,
+    ) -> None:
+        """Refuse no partitions, and a second table of one topic: neither would see the other's changes."""
+        if partitions is not None and (not isinstance(partitions, int) or partitions < 1):
+            raise BadDeclaration(f"table {topic.name}: partitions is 1 or more, not {partitions!r}")
+        if any(isinstance(extension, kind) and extension.topic is topic for extension in self.extensions):
+            raise BadDeclaration(f"table {topic.name} is declared twice in app {self.name}: use the first one")
