@@ -111,7 +111,7 @@ def test_records_of_another_schema() -> None:
 
 
 def test_plain_values_of_a_writer_without_logical_types() -> None:
-    """One of them is taken; two cannot be told apart."""
+    """One of them is taken; two cannot be distinguished."""
     moment = dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
     assert back(dt.datetime, 1_000_000, own=False) == moment
     assert back(dt.datetime, moment, own=False) == moment

@@ -28,7 +28,7 @@ def test_a_table_and_its_topic() -> None:
 
 
 def test_a_global_table_of_another_service() -> None:
-    """Read only: nobody here creates or changes its topic."""
+    """Read only: the app neither creates nor changes its topic."""
     app = App("cinema")
     table = app.global_table("films", key=int, value=str, format="json", read_only=True)
     assert (table.topic.key, table.topic.read_only) == (int, True)
