@@ -6,7 +6,9 @@ Not here: behaviour. Timestamps are milliseconds since 1970.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypedDict
+
+from busway_protocol.records.builder import Headers
 
 
 class TopicPartition(NamedTuple):
@@ -33,6 +35,36 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
     leader_epoch: int = -1
     delivery_count: int | None = None
+
+
+class SendOptions(TypedDict, total=False):
+    """Arguments of sending a record besides value and key.
+
+    Attributes:
+        headers: names and values, in order; a name may repeat.
+        partition: by default chosen by the key.
+        timestamp_ms: by default now.
+    """
+
+    headers: Headers
+    partition: int | None
+    timestamp_ms: int | None
+
+
+class ProducerRecord(NamedTuple):
+    """A record to send, with encoded key and value."""
+
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int | None
+
+    @property
+    def options(self) -> SendOptions:
+        """The arguments of `Producer.send` besides topic, value and key."""
+        return {"headers": self.headers, "partition": self.partition, "timestamp_ms": self.timestamp_ms}
 
 
 class RecordMetadata(NamedTuple):

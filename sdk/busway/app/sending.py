@@ -7,20 +7,21 @@ Not here: transactions (`handling.transactor`), the producer (`busway.producer`)
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from busway.admin.admin import NewTopic
 from busway.admin.missing import create_missing
 from busway.app.calling.layers import unacknowledged
 from busway.app.handling.handler_output import HandlerOutput, current_output
-from busway.app.model.topic import BadDeclaration, Headers, OpenOutput, Outgoing, Topic
+from busway.app.model.topic import BadDeclaration, OpenOutput, Topic
 from busway.app.serdes import Serdes
 from busway.cluster.client import Addresses
 from busway.errors import BuswayError, NotRunning
 from busway.net.machine import current_machine
 from busway.producer.producer import KeyValueHeaders, Producer
 from busway.serde.naming import SubjectNaming
-from busway.types import RecordMetadata
+from busway.types import ProducerRecord, RecordMetadata, SendOptions
+from busway_protocol.records.builder import Headers
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -96,28 +97,20 @@ class Sending(ABC):
         topic: Topic[K, V],
         value: V | None,
         key: K | None = None,
-        *,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
+        **options: Unpack[SendOptions],
     ) -> RecordMetadata:
         """As `Topic.send`."""
-        record = Outgoing(topic.name, partition, *self._bytes(topic, key, value), headers, timestamp_ms)
-        return await (await self._send(record))
+        return await (await self._send(self._record(topic, key, value, **options)))
 
     async def send_soon(
         self,
         topic: Topic[K, V],
         value: V | None,
         key: K | None = None,
-        *,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
+        **options: Unpack[SendOptions],
     ) -> "asyncio.Future[RecordMetadata]":
         """As `Topic.send_soon`."""
-        record = Outgoing(topic.name, partition, *self._bytes(topic, key, value), headers, timestamp_ms)
-        future = await self._send(record)
+        future = await self._send(self._record(topic, key, value, **options))
         if (sent := unacknowledged.get()) is None:
             return future
         sent.append(future)
@@ -128,7 +121,7 @@ class Sending(ABC):
 
     async def send_result(self, topic: Topic[K, V], value: V | None, key: K | None) -> None:
         """Send a handler's result without reporting where it was written; the record is finished on acknowledgement."""
-        record = Outgoing(topic.name, None, *self._bytes(topic, key, value), (), None)
+        record = self._record(topic, key, value)
         if (output := current_output.get()) is not None:
             await self._keep(output, record)
         elif (sent := unacknowledged.get()) is not None:
@@ -136,35 +129,31 @@ class Sending(ABC):
             if not sent or sent[-1] is not future:
                 sent.append(future)
 
-    def _bytes(self, topic: Topic[K, V], key: K | None, value: V | None) -> tuple[bytes | None, bytes | None]:
+    def _record(
+        self,
+        topic: Topic[K, V],
+        key: K | None,
+        value: V | None,
+        *,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> ProducerRecord:
         serdes = self.serdes
         if topic.app is not self or not serdes.knows(topic):
             raise self._undeclared(topic)
-        return serdes.encode(topic, "key", key), serdes.encode(topic, "value", value)
+        key_bytes, value_bytes = serdes.encode(topic, "key", key), serdes.encode(topic, "value", value)
+        return ProducerRecord(topic.name, partition, key_bytes, value_bytes, headers, timestamp_ms)
 
-    async def _send(self, record: Outgoing) -> "asyncio.Future[RecordMetadata]":
+    async def _send(self, record: ProducerRecord) -> "asyncio.Future[RecordMetadata]":
         if (output := current_output.get()) is not None:
             await self._keep(output, record)
             return _kept(record)
-        return await self.producer.send(
-            record.topic,
-            record.value,
-            record.key,
-            headers=record.headers,
-            partition=record.partition,
-            timestamp_ms=record.timestamp_ms,
-        )
+        return await self.producer.send(record.topic, record.value, record.key, **record.options)
 
-    async def _keep(self, output: HandlerOutput, record: Outgoing) -> None:
+    async def _keep(self, output: HandlerOutput, record: ProducerRecord) -> None:
         """Queue it until the handler has returned; check now what would be refused then."""
-        await self.producer.check(
-            record.topic,
-            record.value,
-            record.key,
-            partition=record.partition,
-            timestamp_ms=record.timestamp_ms,
-            headers=record.headers,
-        )
+        await self.producer.check(record.topic, record.value, record.key, **record.options)
         output.keep(record)
 
     async def send_encoded(
@@ -183,7 +172,7 @@ class Sending(ABC):
                 await create_missing(self, [NewTopic(topic, -1)])
                 self._made.add(topic)
             if (output := current_output.get()) is not None:
-                record = Outgoing(topic, None, key, value, headers, None)
+                record = ProducerRecord(topic, None, key, value, headers, None)
                 await self._keep(output, record)
                 return await _kept(record)
             return await (await self.producer.send(topic, value, key, headers=headers))
@@ -195,7 +184,7 @@ class Sending(ABC):
         return BadDeclaration(f"topic {topic.name} was not declared with app {self.name} before it started")
 
 
-def _kept(record: Outgoing) -> "asyncio.Future[RecordMetadata]":
+def _kept(record: ProducerRecord) -> "asyncio.Future[RecordMetadata]":
     """Return the metadata for a record that is sent after the handler; the offset is -1."""
     kept: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
     partition = -1 if record.partition is None else record.partition

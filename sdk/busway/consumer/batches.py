@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from typing import Final
 
 from busway.cluster.client import Addresses, ClusterClient
+from busway.consumer.fetch_plan import fetch_request
 from busway.consumer.fetcher import NAMES_UNTIL
 from busway.consumer.isolation import take_aborted, visible
 from busway.consumer.subscription import FetchPosition
@@ -18,7 +19,7 @@ from busway.errors import BrokerError, BuswayError, ConnectionFailed, DamagedDat
 from busway.net.retry import RetryTimer
 from busway.types import TopicPartition
 from busway_protocol.errors import ErrorCode, ProtocolError, error_for
-from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from busway_protocol.messages.fetch import FetchResponse, PartitionData
 from busway_protocol.records.batch import BatchHeader, iter_batches, verify_crc
 
 FETCH_BYTES: Final = 4 * 1024 * 1024
@@ -110,19 +111,16 @@ class _Reader:
         )
 
     async def _ask(self) -> PartitionData:
-        topic, partition_index = self._state.partition
-        leader = self._cluster.metadata.leader(topic, partition_index)
+        leader = self._cluster.metadata.leader(*self._state.partition)
         if leader is None:
             raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, self._name)
-        asked = FetchPartition(
-            partition=partition_index, fetch_offset=self._state.fetch_position, partition_max_bytes=self._fetch_bytes
-        )
-        request = FetchRequest(
+        request = fetch_request(
+            [self._state],
             max_wait_ms=_WAIT_MS,
             min_bytes=1,
             max_bytes=self._fetch_bytes,
-            isolation_level=int(self._read_committed),
-            topics=[FetchTopic(topic=topic, partitions=[asked])],
+            partition_max_bytes=self._fetch_bytes,
+            read_committed=self._read_committed,
         )
         connection = await self._cluster.connection(leader)
         answer: FetchResponse = await connection.request(request, at_most=NAMES_UNTIL)

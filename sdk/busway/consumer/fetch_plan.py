@@ -1,6 +1,6 @@
-"""Choice of the next requests.
+"""Choice of the next requests, and the request for records.
 
-Here: sorting assigned partitions by the request that they need and by leader; no IO.
+Here: sorting assigned partitions by the request that they need and by leader; Fetch requests; no IO.
 Not here: sending (`fetcher`).
 """
 
@@ -10,6 +10,8 @@ from typing import Final
 
 from busway.consumer.position_resolver import RESETS
 from busway.consumer.subscription import FetchPosition
+from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from busway_protocol.types import ZERO_UUID
 
 CHUNKS_AHEAD: Final = 8
 """Undecoded batches that a partition may buffer; with fewer it is fetched again."""
@@ -64,3 +66,34 @@ def plan(
         elif leader not in asked:
             result.wanting.setdefault(leader, []).append(partition)
     return result
+
+
+def fetch_request(
+    positions: Iterable[FetchPosition],
+    *,
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+    partition_max_bytes: int,
+    read_committed: bool,
+) -> FetchRequest:
+    """Build a request for the records at these positions, all of one leader."""
+    topics: dict[str, FetchTopic] = {}
+    for position in positions:
+        name, partition_index = position.partition
+        topic = topics.setdefault(name, FetchTopic(topic=name, topic_id=position.topic_id or ZERO_UUID, partitions=[]))
+        topic.partitions.append(
+            FetchPartition(
+                partition=partition_index,
+                fetch_offset=position.fetch_position,
+                last_fetched_epoch=position.fetched_epoch,
+                partition_max_bytes=partition_max_bytes,
+            )
+        )
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=int(read_committed),
+        topics=list(topics.values()),
+    )

@@ -13,7 +13,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from busway.cluster.client import ClusterClient
-from busway.consumer.fetch_plan import CHUNKS_AHEAD, plan
+from busway.consumer.fetch_plan import CHUNKS_AHEAD, fetch_request, plan
 from busway.consumer.isolation import decode_next, take_aborted, take_chunk
 from busway.consumer.offset_lookup import OffsetLookup
 from busway.consumer.position_resolver import PositionResolver
@@ -23,13 +23,13 @@ from busway.net.clock import REAL_TIME
 from busway.options import ConsumerOptions
 from busway.types import Record, TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
-from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from busway_protocol.messages.fetch import FetchResponse, PartitionData
+from busway_protocol.types import ZERO_UUID
 
 logger = logging.getLogger("busway.consumer")
 
 NAMES_UNTIL: Final = 12
 """Last Fetch version with topic names. Topic ids prevent reading a new topic of the same name."""
-_NO_ID: Final = UUID(int=0)
 _HURRY_MS: Final = 25
 """Maximum wait of a fetch while another partition of its broker has a full buffer: that one's next fetch is soon
 due.
@@ -189,30 +189,20 @@ class Fetcher:
 
     async def _fetch(self, leader: int, chosen: list[FetchPosition], *, hurry: bool) -> None:
         asked = {assigned.partition: (assigned.number, assigned.fetch_position) for assigned in chosen}
-        topics: dict[str, FetchTopic] = {}
-        for assigned in chosen:
-            name, partition_index = assigned.partition
-            topic = topics.setdefault(name, FetchTopic(topic=name, topic_id=assigned.topic_id or _NO_ID, partitions=[]))
-            topic.partitions.append(
-                FetchPartition(
-                    partition=partition_index,
-                    fetch_offset=assigned.fetch_position,
-                    last_fetched_epoch=assigned.fetched_epoch,
-                    partition_max_bytes=self._options.max_partition_fetch_bytes,
-                )
-            )
-        request = FetchRequest(
-            max_wait_ms=min(self._options.fetch_max_wait_ms, _HURRY_MS) if hurry else self._options.fetch_max_wait_ms,
-            min_bytes=self._options.fetch_min_bytes,
-            max_bytes=self._options.fetch_max_bytes,
-            isolation_level=int(self._options.isolation_level == "read_committed"),
-            topics=list(topics.values()),
+        options = self._options
+        request = fetch_request(
+            chosen,
+            max_wait_ms=min(options.fetch_max_wait_ms, _HURRY_MS) if hurry else options.fetch_max_wait_ms,
+            min_bytes=options.fetch_min_bytes,
+            max_bytes=options.fetch_max_bytes,
+            partition_max_bytes=options.max_partition_fetch_bytes,
+            read_committed=options.isolation_level == "read_committed",
         )
         try:
             connection = await self._cluster.connection(leader, "fetch")
-            named = any(topic.topic_id == _NO_ID for topic in topics.values())
+            named = any(topic.topic_id == ZERO_UUID for topic in request.topics)
             answer: FetchResponse = await connection.request(request, at_most=NAMES_UNTIL if named else None)
-            names = {topic.topic_id: topic.topic for topic in topics.values()}
+            names = {topic.topic_id: topic.topic for topic in request.topics}
             if answer.error_code:
                 raise BrokerError(error_for(answer.error_code), "fetching")
             for topic_answer in answer.responses:
@@ -300,7 +290,7 @@ class Fetcher:
     def topic_id(self, partition: TopicPartition) -> UUID | None:
         """Return the topic's current id; None without such a topic or without ids."""
         topic = self._cluster.metadata.topics.get(partition.topic)
-        return None if topic is None or topic.topic_id == _NO_ID else topic.topic_id
+        return None if topic is None or topic.topic_id == ZERO_UUID else topic.topic_id
 
     def read_topic_id(self, partition: TopicPartition) -> UUID | None:
         """Return the topic id of the position, perhaps of a deleted topic."""

@@ -9,7 +9,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from busway.cluster.client import Addresses, ClusterClient
 from busway.errors import InvalidTransactionState, NotRunning
@@ -21,7 +21,7 @@ from busway.producer.checks import checked_timestamp, size_of
 from busway.producer.partitioner import Partitioner
 from busway.producer.sender import Sender
 from busway.producer.transactions import Transactions
-from busway.types import GroupMetadata, OffsetAndMetadata, RecordMetadata, TopicPartition
+from busway.types import GroupMetadata, OffsetAndMetadata, RecordMetadata, SendOptions, TopicPartition
 from busway_protocol.records.builder import NO_HEADERS, Headers, encode_headers
 
 if TYPE_CHECKING:
@@ -324,19 +324,18 @@ class Producer:
         topic: str,
         value: bytes | None = None,
         key: bytes | None = None,
-        *,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: Headers = (),
+        **options: Unpack[SendOptions],
     ) -> RecordMetadata:
         """Send a record and wait for its acknowledgement.
+
+        Args:
+            options: as for `send`.
 
         Raises:
             DeliveryFailed: it was not acknowledged in time.
             BrokerError: the broker refused it.
         """
-        waiter = await self.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
-        return await waiter
+        return await (await self.send(topic, value, key, **options))
 
     async def flush(self) -> None:
         """Wait until everything sent so far is acknowledged or has failed."""

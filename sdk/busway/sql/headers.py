@@ -7,7 +7,7 @@ import base64
 import json
 from collections.abc import Sequence
 
-from busway.app.model.topic import Headers
+from busway_protocol.records.builder import Headers
 
 
 def pack_headers(headers: Headers) -> str:

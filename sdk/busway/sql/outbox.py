@@ -19,7 +19,7 @@ Debezium's outbox event router reads these columns, so a connector may replace t
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 from uuid import UUID
 
 from sqlalchemy import Connection, Executable, func, insert, select
@@ -27,7 +27,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
 from sqlalchemy.orm import Session
 
 from busway.app.extending.extension import Extension
-from busway.app.model.topic import BadDeclaration, Headers, Topic, TopicOwner, TopicSerdes
+from busway.app.model.topic import BadDeclaration, Topic, TopicOwner, TopicSerdes
 from busway.errors import NotRunning
 from busway.net.clock import APP_TIME
 from busway.net.machine import current_machine
@@ -35,6 +35,8 @@ from busway.sql.headers import pack_headers
 from busway.sql.outages import through_outages
 from busway.sql.relay import MARK, OUTBOX_ID, Relay, channel
 from busway.sql.tables import TABLES, Tables, check_dialect, create_all
+from busway.types import SendOptions
+from busway_protocol.records.builder import Headers
 
 if TYPE_CHECKING:
     from busway.app.service import RunningService
@@ -106,10 +108,7 @@ class Outbox(Extension):
         topic: Topic[K, V],
         value: V | None,
         key: K | None = None,
-        *,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
+        **options: Unpack[SendOptions],
     ) -> UUID:
         """Write a record into the outbox in the caller's transaction. Needs no broker.
 
@@ -120,9 +119,7 @@ class Outbox(Extension):
             tx: a connection or session with a transaction open.
             topic: declared with an app; the app need not run.
             value, key: typed; None as the value is a tombstone.
-            headers: follow `busway_outbox-id`.
-            partition: instead of the key's.
-            timestamp_ms: of the record; by default now.
+            options: headers, which follow `busway_outbox-id`; partition, by default chosen by the key; timestamp_ms, by default now.
 
         Returns:
             The id in the record's header `busway_outbox-id`.
@@ -132,7 +129,7 @@ class Outbox(Extension):
             RegistryUnreachable, RegistryRefused: the schema of an Avro topic is not cached and cannot be fetched.
         """
         await self.prepare(topic)
-        row = self._row(topic, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
+        row = self._row(topic, value, key, **options)
         connection = await tx.connection() if isinstance(tx, AsyncSession) else tx
         await connection.execute(self._statement(connection.dialect.name, row))
         (await connection.get_raw_connection()).info[MARK] = True
@@ -144,10 +141,7 @@ class Outbox(Extension):
         topic: Topic[K, V],
         value: V | None,
         key: K | None = None,
-        *,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
+        **options: Unpack[SendOptions],
     ) -> UUID:
         """As `send`, for code without an event loop. `prepare` the topic before, or run the app.
 
@@ -155,7 +149,7 @@ class Outbox(Extension):
             Unencodable: the value or the key is of another type.
             NotRunning: the topic was not prepared.
         """
-        row = self._row(topic, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
+        row = self._row(topic, value, key, **options)
         connection = tx.connection() if isinstance(tx, Session) else tx
         connection.execute(self._statement(connection.dialect.name, row))
         return UUID(str(row["id"]))
@@ -248,9 +242,9 @@ class Outbox(Extension):
         value: Any,
         key: Any,
         *,
-        headers: Headers,
-        partition: int | None,
-        timestamp_ms: int | None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
     ) -> dict[str, Any]:
         serdes = self._serdes_of(topic)
         if not serdes.knows(topic):

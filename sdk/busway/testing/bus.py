@@ -17,7 +17,7 @@ from busway.app.application import Application
 from busway.app.declaring.declared_topics import read_only_topics
 from busway.app.extending.extension import Extension
 from busway.app.model.retry import dead_letter_topic
-from busway.app.model.topic import BadDeclaration, ConsumerRecord, Headers, Topic
+from busway.app.model.topic import BadDeclaration, ConsumerRecord, Topic
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
 from busway.errors import BuswayError, NotRunning
@@ -30,6 +30,7 @@ from busway.testing.dead_letter import DeadLetter, dead_letter_of
 from busway.testing.frozen_time import frozen_time
 from busway.testing.queues import left_in_queue
 from busway.types import Record, RecordMetadata, TopicPartition
+from busway_protocol.records.builder import Headers
 
 K = TypeVar("K")
 V = TypeVar("V")

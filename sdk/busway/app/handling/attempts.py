@@ -25,7 +25,7 @@ from busway.app.model.retry import (
     place_of,
     without_long_ones,
 )
-from busway.app.model.topic import ConsumerRecord, Headers
+from busway.app.model.topic import ConsumerRecord
 from busway.app.serdes import load_patiently
 from busway.errors import BuswayError
 from busway.net.clock import APP_TIME
@@ -34,6 +34,7 @@ from busway.serde.errors import Undecodable
 from busway.serde.plain import SchemaMissing
 from busway.types import Record, TopicPartition
 from busway_protocol.machine import Machine
+from busway_protocol.records.builder import Headers
 
 logger = logging.getLogger("busway.app")
 

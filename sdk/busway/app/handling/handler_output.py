@@ -14,9 +14,8 @@ from typing import Final, Protocol
 
 from busway.app.handling.in_flight_record import InFlightRecord
 from busway.app.handling.partition_offsets import PartitionOffsets
-from busway.app.model.topic import Outgoing
 from busway.errors import BuswayError, MessageTooLarge
-from busway.types import TopicPartition
+from busway.types import ProducerRecord, TopicPartition
 
 CALL_BYTES_MAX: Final = 32 * 1024 * 1024
 """Bytes of keys and values that one call may send: all of them stay in memory until it returns."""
@@ -56,14 +55,14 @@ class HandlerOutput:
     def __init__(self, items: Sequence[InFlightRecord], partition: PartitionOffsets) -> None:
         self.items = items
         self.partition = partition
-        self.records: list[Outgoing] = []
+        self.records: list[ProducerRecord] = []
         self.size = 0
         self.changes: list[Change] | None = None
         self.turns: AsyncExitStack | None = None
         self._callbacks: list[Callable[[bool], None]] | None = None
         self._closed = False
 
-    def keep(self, record: Outgoing) -> None:
+    def keep(self, record: ProducerRecord) -> None:
         """Send the record when the call has returned.
 
         Raises:

@@ -28,7 +28,6 @@ from busway.app.handling.in_flight_record import InFlightRecord
 from busway.app.handling.partition_offsets import PartitionOffsets
 from busway.app.model.outcomes import Outcomes
 from busway.app.model.retry import HandlerFailed, refusal_of
-from busway.app.model.topic import Outgoing
 from busway.errors import (
     BrokerError,
     BuswayError,
@@ -43,7 +42,7 @@ from busway.net.clock import REAL_TIME
 from busway.net.machine import current_machine
 from busway.net.retry import Backoff
 from busway.producer.producer import Producer
-from busway.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from busway.types import GroupMetadata, OffsetAndMetadata, ProducerRecord, TopicPartition
 from busway_protocol.errors import ErrorCode
 
 logger = logging.getLogger("busway.app")
@@ -291,7 +290,7 @@ class Transactor:
         await self._hooks.reached_each("after-commit", first)
 
     async def _send(self, producer: Producer, outputs: Iterable[HandlerOutput]) -> None:
-        groups: dict[tuple[str, int], list[Outgoing]] = {}
+        groups: dict[tuple[str, int], list[ProducerRecord]] = {}
         for output in outputs:
             for record in output.records:
                 partition = record.partition

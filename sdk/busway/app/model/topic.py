@@ -5,7 +5,7 @@ Not here: running them (`handling`), binding arguments (`binding`).
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import (
@@ -14,18 +14,18 @@ from typing import (
     Final,
     Generic,
     Literal,
-    NamedTuple,
     Protocol,
     TypeAlias,
     TypedDict,
     TypeVar,
+    Unpack,
     runtime_checkable,
 )
 
 from busway.app.model.retry import Retry
 from busway.errors import BuswayError
 from busway.serde.naming import Part
-from busway.types import Record, RecordMetadata
+from busway.types import ProducerRecord, Record, RecordMetadata, SendOptions
 
 if TYPE_CHECKING:
     from busway.cluster.client import Addresses
@@ -39,7 +39,6 @@ Ordering: TypeAlias = Literal["key", "partition", "none"]
 ORDERINGS: Final[tuple[Ordering, ...]] = ("key", "partition", "none")
 GUARANTEES: Final[tuple[Guarantee, ...]] = ("at_least_once", "exactly_once")
 FORMATS: Final[tuple[Format, ...]] = ("avro", "json", "raw")
-Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 _LEGAL: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _LONGEST: Final = 249
 BATCH_MAX: Final = 1000
@@ -70,17 +69,6 @@ class ConsumerRecord(Generic[K, V]):
     def header(self, name: str) -> bytes | None:
         """Return the last header of that name, None without one."""
         return next((value for header_name, value in reversed(self.headers) if header_name == name), None)
-
-
-class Outgoing(NamedTuple):
-    """A record to send, with encoded key and value."""
-
-    topic: str
-    partition: int | None
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    timestamp_ms: int | None
 
 
 class TopicOptions(TypedDict, total=False):
@@ -130,12 +118,12 @@ class Topic(Generic[K, V]):
         self,
         value: V | None,
         key: K | None = None,
-        *,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
+        **options: Unpack[SendOptions],
     ) -> RecordMetadata:
         """Write a record and wait until it is acknowledged; None as the value is a tombstone.
+
+        Args:
+            options: headers; partition, by default chosen by the key; timestamp_ms, by default now.
 
         Raises:
             Unencodable: the value or the key is of another type.
@@ -143,25 +131,20 @@ class Topic(Generic[K, V]):
             NotRunning: the app is not running.
             DeliveryFailed, BrokerError: it was not acknowledged.
         """
-        return await self.app.send(self, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
+        return await self.app.send(self, value, key, **options)
 
     async def send_soon(
         self,
         value: V | None,
         key: K | None = None,
-        *,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
+        **options: Unpack[SendOptions],
     ) -> "asyncio.Future[RecordMetadata]":
         """As `send`, but return once the record is queued; the future is done when it is acknowledged.
 
         A handler need not wait for it: its own record is finished only when all its sends are acknowledged, and the
         next record is handled meanwhile.
         """
-        return await self.app.send_soon(
-            self, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
-        )
+        return await self.app.send_soon(self, value, key, **options)
 
 
 class TopicSerdes(Protocol):
@@ -189,7 +172,7 @@ class TopicSerdes(Protocol):
 class OpenOutput(Protocol):
     """Collect records from outside of handlers for one transaction of the app."""
 
-    def keep(self, record: Outgoing) -> None:
+    def keep(self, record: ProducerRecord) -> None:
         """Send it with the transaction."""
 
     def on_settled(self, callback: Callable[[bool], None]) -> None:
@@ -230,10 +213,7 @@ class TopicOwner(Protocol):
         topic: Topic[K, V],
         value: V | None,
         key: K | None = None,
-        *,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
+        **options: Unpack[SendOptions],
     ) -> RecordMetadata:
         """As `Topic.send`."""
 
@@ -242,10 +222,7 @@ class TopicOwner(Protocol):
         topic: Topic[K, V],
         value: V | None,
         key: K | None = None,
-        *,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
+        **options: Unpack[SendOptions],
     ) -> "asyncio.Future[RecordMetadata]":
         """As `Topic.send_soon`."""
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from busway.app.handling.handler_output import HandlerOutput
-from busway.app.model.topic import OpenOutput, Outgoing, Topic
+from busway.app.model.topic import OpenOutput, Topic
 from busway.app.tables.copies import Copy
 from busway.app.tables.rows import Attempt, HeldRows, NotHere, RowOrigin
+from busway.types import ProducerRecord
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +30,7 @@ class Change:
     rows: HeldRows[Any, Any]
     attempt: Attempt[Any, Any]
     copy: Copy
-    outgoing: Callable[[Attempt[Any, Any]], Iterable[Outgoing]]
+    outgoing: Callable[[Attempt[Any, Any]], Iterable[ProducerRecord]]
 
     def finish(self, output: HandlerOutput) -> None:
         self._end()
@@ -71,7 +72,7 @@ async def change_outside(
         raise NotHere(f"table {topic.name}: partition {origin.partition} has gone to another instance")
     serdes = topic.app.serdes
     encoded_key, encoded_value = serdes.encode(topic, "key", key), serdes.encode(topic, "value", value)
-    output.keep(Outgoing(topic.name, origin.partition, encoded_key, encoded_value, (origin.header(),), None))
+    output.keep(ProducerRecord(topic.name, origin.partition, encoded_key, encoded_value, (origin.header(),), None))
     before, was = rows._row_in(origin.partition, key)
     done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     output.on_settled(copy.left())

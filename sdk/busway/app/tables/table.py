@@ -38,7 +38,7 @@ from busway.admin.admin import NewTopic
 from busway.app.calling.depends import current
 from busway.app.extending.extension import Call, Extension
 from busway.app.handling.handler_output import HandlerOutput, current_output
-from busway.app.model.topic import BadDeclaration, ConsumerRecord, Outgoing, Route, Topic
+from busway.app.model.topic import BadDeclaration, ConsumerRecord, Route, Topic
 from busway.app.service import RunningService
 from busway.app.tables.changes import Change, change_outside
 from busway.app.tables.copartitioning import make_beside
@@ -47,7 +47,7 @@ from busway.app.tables.row_locks import WHOLE, RowLocks
 from busway.app.tables.rows import Attempt, HeldRows, NotHere, RowOrigin, names
 from busway.errors import NotRunning
 from busway.producer.producer import KeyValueHeaders
-from busway.types import RecordMetadata, TopicPartition
+from busway.types import ProducerRecord, RecordMetadata, TopicPartition
 from busway_protocol.partitioning import partition_for_key
 
 logger = logging.getLogger("busway.app")
@@ -306,11 +306,11 @@ class Table(HeldRows[K, V], Extension):
             attempt.written.append(key)
             yield *encoded, headers
 
-    def _rows_of(self, attempt: Attempt[K, V]) -> Iterator[Outgoing]:
+    def _rows_of(self, attempt: Attempt[K, V]) -> Iterator[ProducerRecord]:
         keys = list(attempt.unsent)
         attempt.unsent.clear()
         for key, value, headers in self._encoded(attempt, keys):
-            yield Outgoing(self.topic.name, attempt.partition, key, value, headers, None)
+            yield ProducerRecord(self.topic.name, attempt.partition, key, value, headers, None)
 
     # Extension
 

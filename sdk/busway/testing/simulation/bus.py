@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from busway.admin.admin import Admin
 from busway.app.application import Application
 from busway.app.model.retry import dead_letter_topic
-from busway.app.model.topic import BadDeclaration, ConsumerRecord, Headers, Topic
+from busway.app.model.topic import BadDeclaration, ConsumerRecord, Topic
 from busway.app.tables.table import Table
 from busway.consumer.snapshot import read_to_end
 from busway.errors import ConnectionFailed, RequestTimedOut
@@ -21,6 +21,7 @@ from busway.producer.producer import Producer
 from busway.testing.dead_letter import DeadLetter, dead_letter_of
 from busway.testing.simulation.trace import Trace
 from busway.types import Record, RecordMetadata
+from busway_protocol.records.builder import Headers
 
 K = TypeVar("K")
 V = TypeVar("V")
