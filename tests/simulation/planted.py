@@ -236,41 +236,41 @@ def _forgets_producers(_: Any) -> Any:
 
 PLANTED: Final = (
     Planted(
-        "handler cancelled between append and apply",
-        "a change of the metadata belongs to the request that asked for it, and is dropped half way when the client hangs up",
+        "metadata change cancelled between append and apply",
+        "a metadata change is dropped half way when its client disconnects",
         (
             ("busway_bus.quorum.metadata_log:MetadataLog.run", _cancellable),
             ("busway_bus.server.connection:Connection.lost", _hangs_up),
         ),
     ),
     Planted(
-        "start deletes what it does not know",
-        "a directory whose partition.metadata does not fit is removed at start",
+        "start deletes unknown directories",
+        "a directory with another partition.metadata is removed at the start",
         (("busway_bus.log.store:LogStore.settle", _deletes_strangers),),
     ),
     Planted(
-        "recovery cuts silently",
-        "what follows a damaged batch goes, no copy is kept and nobody is told",
+        "recovery truncates without a copy",
+        "data after a damaged batch is removed without a copy or a warning",
         (("busway_bus.log.recovery:_Recovery._cut", _cuts_silently),),
     ),
     Planted(
-        "leader epoch never moves",
-        "after an unclean start offsets are given again under the old epoch, so that readers cannot tell (KIP-320)",
+        "leader epoch not raised",
+        "after an unclean start offsets are assigned again under the old epoch, so that readers cannot detect it (KIP-320)",
         (("busway_bus.controller.leaders:begin_epochs", _no_new_epochs),),
     ),
     Planted(
-        "high watermark falls back",
-        "a topic that is made safe hides what could be read before, until that is flushed",
+        "high watermark moves back",
+        "a topic that changes to durability=flush hides readable records until they are flushed",
         (("busway_bus.replication.partition_state:PartitionState._raise", _falls_back),),
     ),
     Planted(
-        "commit answered before its sync",
+        "offset commit acknowledged before its sync",
         "an offset commit is acknowledged from memory",
         (("busway_bus.coordinator.group_coordinator:GroupCoordinator.commit", _unsynced_commit),),
     ),
     Planted(
-        "offsets told before they are durable",
-        "a member begins at an offset that a power cut takes back",
+        "offsets returned before they are durable",
+        "a member starts at an offset that a power cut removes",
         (("busway_bus.coordinator.runtime:Runtime.read", _tells_unsynced),),
     ),
     Planted(
@@ -280,11 +280,11 @@ PLANTED: Final = (
     ),
     Planted(
         "duplicate acknowledged before it is durable",
-        "the repetition of a batch that is not on disk yet is acknowledged at once",
+        "a repeated batch that is not on disk yet is acknowledged at once",
         (("busway_bus.replication.manager:ReplicaManager.await_acks", _duplicate_at_once),),
     ),
     Planted(
-        "failed sync tried again",
+        "failed sync retried",
         "after a failed fdatasync the next one succeeds: the kernel has dropped the pages",
         (
             ("busway_bus.log.flush_point:FlushPoint.sync", _syncs_again),
@@ -292,66 +292,66 @@ PLANTED: Final = (
         ),
     ),
     Planted(
-        "start trusts what a failed sync left",
-        "what the page cache shows after a failed fdatasync is taken for durable: the kernel calls those pages clean",
+        "start trusts the page cache after a failed sync",
+        "the page cache after a failed fdatasync counts as durable: the kernel marks those pages clean",
         (("busway_bus.log.segment:Segment.rewrite", _nothing),),
     ),
     Planted(
         "segment deleted one record early",
-        "a segment goes although its last record is still part of the log",
+        "a segment is deleted although its last record is part of the log",
         (("busway_bus.log.partition_log:PartitionLog.advance_start", _one_record_early),),
     ),
     Planted(
-        "sequence wraps at the wrong number in the broker",
-        "after 2147483646 sequence number 0 is expected",
+        "wrong sequence wrap-around in the broker",
+        "after 2147483646 the broker expects sequence number 0",
         (("busway_bus.log.producer_state:SEQUENCES", _wraps_early),),
     ),
     Planted(
-        "sequence wraps at the wrong number in the client",
-        "after 2147483646 the producer goes on with 0",
+        "wrong sequence wrap-around in the client",
+        "after 2147483646 the producer continues with 0",
         (("busway.producer.accumulator:SEQUENCES", _wraps_early),),
     ),
     Planted(
         "sessions on the wall clock",
-        "setting the clock ends sessions, or makes them last",
+        "setting the clock ends sessions or prolongs them",
         (("busway_bus.coordinator.runtime:Runtime.now", _wall_clock),),
     ),
     Planted(
-        "generation of a commit unchecked",
-        "a member that has not heard of the newest rebalance may commit",
+        "generation of an offset commit unchecked",
+        "a member of an earlier generation may commit",
         (("busway_bus.groups.classic.state:ClassicView.check_member", _any_generation),),
     ),
     Planted(
-        "batch that timed out keeps its epoch",
-        "the next batch has the sequence numbers of one that may have been written",
+        "epoch kept after a batch timed out",
+        "the next batch has the sequence numbers of a batch that may have been written",
         (("busway.producer.accumulator:Accumulator.failed", _keeps_epoch),),
     ),
     Planted(
-        "retry takes a new sequence",
-        "a batch that is sent again is another one to the broker",
+        "retry with a new sequence number",
+        "the broker treats a resent batch as a new one",
         (("busway.producer.accumulator:Accumulator.retry", _new_sequence),),
     ),
     Planted(
-        "reader says nothing of the epoch that it fetched",
-        "the broker cannot tell it that the log was cut and written anew (KIP-320)",
+        "fetch without the last fetched epoch",
+        "the broker cannot detect that the log was truncated and rewritten (KIP-320)",
         (("busway.consumer.fetcher:take_chunk", _tells_no_epoch),),
     ),
     Planted(
-        "producers forgotten at a start",
+        "producer state lost at a start",
         "a retry across a restart of the broker is written twice",
         (("busway_bus.log.recovery:_Recovery._replay", _forgets_producers),),
     ),
     Planted(
-        "directory made without a sync of the one above",
-        "a partition whose records were synced is gone after a power cut",
+        "directory created without a sync of its parent",
+        "a partition with synced records is missing after a power cut",
         (
             ("busway_bus.testing.sim_files:SimFiles.make_directory", _unsynced),
             ("busway_bus.testing.sim_files:SimFiles.make_directories", _unsynced),
         ),
     ),
     Planted(
-        "files synced without their names",
-        "a new segment whose records were synced is gone after a power cut, and so is a small file that was replaced",
+        "files synced without their directory",
+        "a new segment with synced records is missing after a power cut, and so is a small file that was replaced",
         (
             ("busway_bus.testing.sim_files:SimFile.sync", _unsynced),
             ("busway_bus.testing.sim_files:SimFiles.replace", _unsynced),

@@ -110,8 +110,8 @@ def _as_the_broker(_: Any) -> Any:
 
 PLANTED: Final = (
     Planted(
-        "coordinator is asked once only",
-        "the marker of the last transaction makes the verification of the next one void, whose first batches are refused",
+        "verification of a transaction not retried",
+        "the marker of the last transaction invalidates the verification of the next one, whose first batches are refused",
         (
             ("busway_bus.handlers.produce:_ProduceOperation._verify", _asks_once),
             ("busway_bus.log.producer_state:ProducerState._check_transaction", _void_is_in_none),
@@ -119,44 +119,44 @@ PLANTED: Final = (
         _ENDS,
     ),
     Planted(
-        "coordinator is asked once only about offsets",
-        "the marker of the last transaction makes the verification of the next one void, whose first offsets are refused",
+        "verification of a transaction's offsets not retried",
+        "the marker of the last transaction invalidates the verification of the next one, whose first offsets are refused",
         (("busway_bus.coordinator.offset_commit_verification:VERIFICATION_ASKS_MAX", _once),),
         _ENDS,
     ),
     Planted(
-        "offsets committed in pieces",
-        "an end comes between two pieces: those behind it belong to the producer's next transaction",
+        "transactional offsets committed in parts",
+        "an end comes between two parts: the later ones belong to the producer's next transaction",
         (("busway_bus.coordinator.group_coordinator:GroupCoordinator.commit_in_transaction", _in_pieces),),
         _ENDS,
     ),
     Planted(
         "next transaction without its markers",
-        "it is prepared while the end of the last one becomes durable, and taken for that",
+        "a transaction is prepared while the end of the previous one becomes durable, and counts as that one",
         (("busway_bus.coordinator.markers:_Ending", _keeps_identity),),
         _ENDS,
     ),
     Planted(
-        "aborted record supersedes",
-        "the cleaner removes the value before one that was rolled back",
+        "aborted record supersedes a committed one",
+        "the cleaner removes the value before an aborted one",
         (("busway_bus.log.compaction:KeyOffsets.add", _aborted_supersedes),),
         _COMPACTION,
     ),
     Planted(
         "aborted record outlives its marker",
-        "the cleaner keeps what was rolled back, and forgets that it was",
+        "the cleaner keeps an aborted record and removes the marker",
         (("busway_bus.log.cleaned_transactions:CleanedTransactions.records", _nothing_is_rolled_back),),
         _COMPACTION,
     ),
     Planted(
-        "cleaner keeps the first of a key",
-        "the map of keys is not moved on by a later record of the same key",
+        "cleaner keeps the first record of a key",
+        "a later record of the same key does not update the map of keys",
         (("busway_bus.log.compaction:KeyOffsets.add", _keeps_the_first),),
         _COMPACTION,
     ),
     Planted(
-        "internal topics kept as the broker says",
-        "a power cut takes decided ends and commits from a broker of a weaker `log.durability`, and tears transactions",
+        "internal topics with the broker's durability",
+        "a power cut removes decided ends and commits from a broker with a weaker `log.durability`, and tears transactions",
         (("busway_bus.replication.local_partitions:fixed_configs", _as_the_broker),),
         _DURABILITY,
     ),

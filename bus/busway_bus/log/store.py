@@ -284,19 +284,19 @@ class LogStore:
     def unregister(self, key: Key, topic_id: UUID) -> RemovedLog:
         """Unregister a partition, for `delete`."""
         self._offline.discard(key)
-        unregistered = self.logs.pop(key, None)
-        if unregistered is not None:
-            unregistered.producers.leave()
-        return RemovedLog(key=key, topic_id=topic_id, log=unregistered)
+        removed = self.logs.pop(key, None)
+        if removed is not None:
+            removed.producers.leave()
+        return RemovedLog(key=key, topic_id=topic_id, log=removed)
 
-    def delete(self, unregistered: Sequence[RemovedLog]) -> list[str]:
+    def delete(self, removed: Sequence[RemovedLog]) -> list[str]:
         """Close logs, rename their directories to `-delete`; return the names.
 
         One sync for all. A directory without proof that it is the partition's own becomes `-stray`. After an OSError
         the next start finishes the deletion.
         """
         pairs, directories = [], []
-        for partition in unregistered:
+        for partition in removed:
             if partition.log is not None:
                 partition.log.close(clean=False)
             directory = directory_of(partition.key)
@@ -304,24 +304,22 @@ class LogStore:
             if not names:
                 self._files.remove_tree(directory)  # an empty or missing directory
                 continue
-            own = topic_id_in(self._files.read_bytes(f"{directory}/{cp.PARTITION_METADATA}")) == partition.topic_id
+            own = self._owner(directory) == partition.topic_id
             pairs.append((directory, aside(partition.key, partition.topic_id, DELETED if own else STRAY)))
             if own:
                 directories.append(pairs[-1][1])
             else:
                 logger.warning("%s was not the deleted topic's own and is kept as %s", *pairs[-1])
         self._files.rename_all(pairs)
-        self._forget({partition.key for partition in unregistered})
+        self._forget({partition.key for partition in removed})
         return directories
 
-    def undeleted(self, unregistered: Sequence[RemovedLog]) -> list[RemovedLog]:
+    def undeleted(self, removed: Sequence[RemovedLog]) -> list[RemovedLog]:
         """Return the partitions of a failed `delete` that still own their directory."""
-        return [
-            partition
-            for partition in unregistered
-            if topic_id_in(self._files.read_bytes(f"{directory_of(partition.key)}/{cp.PARTITION_METADATA}"))
-            == partition.topic_id
-        ]
+        return [partition for partition in removed if self._owner(directory_of(partition.key)) == partition.topic_id]
+
+    def _owner(self, directory: str) -> UUID | None:
+        return topic_id_in(self._files.read_bytes(f"{directory}/{cp.PARTITION_METADATA}"))
 
     def remove(self, directory: str) -> None:
         self._files.remove_tree(directory)

@@ -84,39 +84,43 @@ _WRITER, _LOG = "busway_bus.quorum.log_writer:LogWriter", "busway_bus.quorum.met
 PLANTED: Final = (
     Planted(
         "vote_in_memory",
-        "a vote is told and never written down",
+        "a vote is sent and never written",
         (("busway_bus.quorum.election_file:ElectionFile.write", _votes_in_memory),),
     ),
     Planted(
         "never_synced",
-        "what is written counts as being on disk",
+        "written data counts as synced",
         (("busway_bus.log.flusher:Flusher.flush", _never_synced),),
     ),
-    Planted("told_at_once", "answers leave before the disk is waited for", ((f"{_WRITER}.write", _told_at_once),)),
+    Planted(
+        "replies_before_sync",
+        "replies are sent before the data that they depend on is on disk",
+        ((f"{_WRITER}.write", _told_at_once),),
+    ),
     Planted(
         "minority_commits",
-        "the high watermark is what one voter fewer than a majority has",
+        "the high watermark needs one voter fewer than a majority",
         (("busway_bus.quorum.leadership:committed_offset", _one_voter_too_few),),
     ),
     Planted(
         "published_when_written",
-        "the image has what is not committed",
+        "the published image contains uncommitted records",
         ((f"{_LOG}._hold", _published_when_written),),
     ),
     Planted(
-        "keeps_the_undecided",
-        "a lost leadership does not throw away what is undecided",
+        "keeps_undecided_changes",
+        "undecided changes are kept after a lost leadership",
         ((f"{_LOG}.lost", _keeps_the_undecided),),
     ),
     Planted(
         "decides_too_early",
-        "a new leader decides on an image that lacks what others wrote",
+        "a new leader decides on an image without the records of earlier leaders",
         ((f"{_LOG}._catch_up", _decides_too_early),),
     ),
     Planted(
-        "starts_with_all",
-        "a start takes all that is in its log for committed",
+        "start_assumes_committed",
+        "a start treats its whole log as committed",
         (("busway_bus.quorum.metadata_store:MetadataStore.__init__", _starts_with_all),),
     ),
-    Planted("never_cuts", "a log that has gone astray is not cut", ((f"{_WRITER}._change", _never_cuts),)),
+    Planted("log_not_truncated", "a diverging log is not truncated", ((f"{_WRITER}._change", _never_cuts),)),
 )

@@ -142,17 +142,17 @@ _VOTES, _REPLICA, _CORE, _OUTBOX = (f"busway_bus.quorum.{name}" for name in ("le
 PLANTED: Final = (
     Planted(
         "vote_in_memory",
-        "a vote is told before it is on disk, and never is",
+        "a vote is sent before it is on disk, and is never written",
         ((f"{_OUTBOX}:Outbox.save", _votes_in_memory),),
     ),
     Planted(
         "older_epoch_counts",
-        "records of an earlier epoch are committed by counting, before one of the leader's own is",
+        "records of an earlier epoch are committed by counting replicas, before a record of the leader's own epoch",
         ((f"{_VOTES}:committed_offset", _any_epoch_counts),),
     ),
     Planted(
         "minority_commits",
-        "the high watermark is what one voter fewer than a majority has",
+        "the high watermark needs one voter fewer than a majority",
         ((f"{_VOTES}:committed_offset", _one_voter_too_few),),
     ),
     Planted(
@@ -162,51 +162,51 @@ PLANTED: Final = (
     ),
     Planted(
         "cut_at_high_watermark",
-        "a new follower cuts its log at its high watermark, and not where it parts from the leader's",
+        "a new follower truncates its log at its high watermark, not where it diverges from the leader's",
         ((f"{_REPLICA}:Replica.move", _cut_at_high_watermark),),
     ),
     Planted(
         "stale_epoch",
-        "a leader of an earlier epoch is taken for this epoch's",
+        "a leader of an earlier epoch is accepted as the current one",
         ((f"{_CORE}:Quorum._check_leader", _without_fencing),),
     ),
     Planted(
         "any_log",
-        "voters do not ask how much of the log a candidate has",
+        "voters do not compare a candidate's log with their own",
         ((f"{_CORE}:may_vote", _any_log_will_do), (f"{_CORE}:would_vote", _any_log_would_do)),
     ),
     Planted(
-        "pre_votes_elect", "answers to a pre-vote count as votes", ((f"{_REPLICA}:Replica.stand", _pre_votes_elect),)
+        "pre_votes_elect", "responses to a pre-vote count as votes", ((f"{_REPLICA}:Replica.stand", _pre_votes_elect),)
     ),
-    Planted("votes_twice", "a vote is given to everybody who asks in an epoch", ((f"{_CORE}:may_vote", _votes_twice),)),
+    Planted("votes_twice", "a voter votes for every candidate of an epoch", ((f"{_CORE}:may_vote", _votes_twice),)),
     Planted(
-        "answers_early",
-        "answers leave before what they rest on is on disk",
+        "replies_before_sync",
+        "replies are sent before the data that they depend on is on disk",
         ((f"{_OUTBOX}:Outbox._released", _released_at_once),),
     ),
     Planted(
         "written_is_flushed",
-        "a leader counts what it has written and not flushed",
+        "a leader counts records that it has written but not flushed",
         (("busway_bus.quorum.log_view:LogView.appended", _written_is_flushed),),
     ),
     Planted(
-        "never_parts",
-        "a leader does not compare the fetching log with its own",
+        "divergence_unchecked",
+        "a leader does not compare a fetching follower's log with its own",
         (("busway_bus.quorum.log_view:LogView.where_parted", _never_parts),),
     ),
     Planted(
         "new_epoch_at_once",
-        "fetches that a lost leadership refuses tell of the new epoch before it is on disk",
+        "fetches refused after a lost leadership contain the new epoch before it is on disk",
         ((f"{_OUTBOX}:Outbox.replace_reads", _new_epoch_at_once),),
     ),
     Planted(
-        "waits_for_ever",
-        "a request whose answer was lost is waited for without end",
+        "request_without_timeout",
+        "a request with a lost response never times out",
         (("busway_bus.quorum.requests:Requests.expire", _waits_for_ever),),
     ),
     Planted(
         "acknowledges_all",
-        "whatever was proposed is called committed as soon as anything is",
+        "all proposals count as committed as soon as one is",
         ((f"{_VOTES}:Leadership.decided", _everything_is_committed),),
     ),
 )
