@@ -53,7 +53,7 @@ class SimController(SimNode):
     def leads(self) -> bool:
         """Whether it runs and leads."""
         return (
-            self.running and self.node is not None and self.controller._services is not None and self.quorum.leadership
+            self.running and self.node is not None and self.controller._services is not None and self.quorum.leading
         )
 
     async def command(self, name: str) -> int:

@@ -85,7 +85,7 @@ def test_a_leader_that_is_gone_is_followed_by_another(power: bool) -> None:
         assert second.quorum.epoch > 1
         await first.start()
         await all_have(world, nodes, {"one", "two"})
-        assert not first.quorum.leadership
+        assert not first.quorum.leading
 
     World(seed=2).run(workload)
 
