@@ -1,7 +1,7 @@
 """Handler arguments besides the record: `Depends(fn)` and `Context`.
 
-Here: both markers; calling, closing and keeping dependencies.
-Not here: which parameter has which (`binding`).
+Here: both markers; calling, caching and closing dependencies.
+Not here: matching parameters (`binding`).
 """
 
 import asyncio
@@ -42,12 +42,10 @@ def Depends(fn: Callable[..., Any], scope: Scope = "record") -> Any:  # noqa: N8
     `rates: Rates = Depends(open_rates)` or `rates: Annotated[Rates, Depends(open_rates)]`.
 
     Args:
-        fn: a plain or coroutine function, or a generator of either kind that yields once and is closed after the
-            record, also when the
-            handler failed (the exception is raised at its `yield`). Its parameters are bound like a handler's; it may
-            have dependencies. It
-            is called once for each attempt, however many parameters use it. A plain one is called in the event loop, so
-            it must not block.
+        fn: a plain or coroutine function, or a generator of either kind that yields once. A generator is closed after
+            the record; a handler's exception is raised at its `yield`. Parameters are bound like a handler's and may be
+            dependencies. It is called once for each attempt, however many parameters use it. A plain one is called in
+            the event loop, so it must not block.
         scope: "app" calls it once when the app starts and closes it when the app stops; it cannot use the record then.
     """
     return Wanted(fn, scope)
@@ -58,11 +56,10 @@ class Context(Generic[S]):
     """The current call of a handler.
 
     Attributes:
-        app: that runs it.
         record: of the call; a batch's first.
         attempt: 1 for the first.
         state: yielded by the app's lifespan; None without one.
-        group: the app's consumer group.
+        group: the consumer or share group.
     """
 
     app: RunningService
@@ -120,7 +117,7 @@ class Shared:
 
 @dataclass(slots=True)
 class Call:
-    """One call of a handler: its record or records, and the dependencies made for it."""
+    """One call of a handler: its record or records, and its dependencies."""
 
     record: Any
     stack: AsyncExitStack
@@ -134,13 +131,7 @@ _NOTHING: Final = object()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dependency:
-    """A dependency with its own parameters bound.
-
-    Attributes:
-        fn: named by the user.
-        run: `fn`, or its override.
-        gets: sources of the parameters of `run`.
-    """
+    """A dependency with its own parameters bound; `run` is `fn` or its override."""
 
     fn: Callable[..., Any]
     run: Callable[..., Any]
@@ -185,7 +176,7 @@ async def filled(gets: "Mapping[str, Get | Dependency]", call: Call, shared: Sha
 
 
 async def closing(stack: AsyncExitStack, work: Awaitable[Any]) -> Any:
-    """Await the work, close the stack, return the result; an exception is raised even if the stack suppressed it."""
+    """Await the work and close the stack; exceptions propagate even if the stack suppresses them."""
     async with stack:
         try:
             return await work

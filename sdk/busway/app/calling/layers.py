@@ -1,7 +1,7 @@
 """A handler and the layers around its call.
 
-Here: the layers, from the inside: the bound function, sending its result, the transaction, the app's extensions; and
-the refusal of contradictions.
+Here: from the inside: the bound function, sending its result, the transaction, the app's extensions; refused
+contradictions.
 Not here: retries (`attempts`), the order of records (`schedule`).
 
 A transaction commits only when all sends of the handler are acknowledged: a record marked as handled is not handled
@@ -29,10 +29,10 @@ unacknowledged: ContextVar[list["asyncio.Future[Any]"] | None] = ContextVar("una
 
 
 async def acknowledged(sent: Collection["asyncio.Future[Any]"]) -> None:
-    """Wait until all are acknowledged. Cancelling this wait does not cancel the futures, which may be shared.
+    """Wait until all are acknowledged; cancelling it leaves the futures, which may be shared.
 
     Raises:
-        BuswayError: one of them is not.
+        BuswayError: a send failed.
     """
     if sent:
         await asyncio.wait(sent)
@@ -49,7 +49,7 @@ class Handler:
 
 
 async def prepare(app: RunningService, state: Any, hooks: Hooks, stack: AsyncExitStack) -> list[Handler]:
-    """Return the handlers of an app that starts; dependencies of scope "app" are made, and closed with the stack.
+    """Return the handlers of a starting app; the stack closes dependencies of scope "app".
 
     Raises:
         BadDeclaration: a result does not fit its topic, or a replaced dependency cannot be bound.
@@ -68,7 +68,6 @@ async def prepare(app: RunningService, state: Any, hooks: Hooks, stack: AsyncExi
 
 
 def binder(route: Route, shared: Shared | None = None) -> Binder:
-    """Return the binder of a route's function."""
     return Binder(
         topics=route.topics,
         batch=route.batch is not None,
@@ -154,7 +153,6 @@ def _target(route: Route, publication: Publication, app: RunningService) -> Topi
 
 
 def name_of_type(kind: Any) -> str:
-    """Return a type's name for messages."""
     return str(kind) if typing.get_args(kind) else getattr(kind, "__name__", str(kind))
 
 

@@ -1,6 +1,6 @@
 """Dead letters as values, and their selection.
 
-Here: records of a dead-letter topic, parsed from their headers; pure.
+Here: parsing records of a dead-letter topic from their headers; pure.
 Not here: writing the headers (`model.retry`), finding and replaying (`replay`).
 """
 
@@ -93,7 +93,7 @@ class DeadLetterSelection:
             raise ValueError(f"limit: {self.limit} is not 1 or more")
 
     def takes(self, letter: DeadLetter) -> bool:
-        """Return whether it matches, the limit aside."""
+        """Return whether it matches; `limit` is not considered."""
         return (
             (self.partition is None or letter.partition.partition == self.partition)
             and (self.offset is None or letter.offset == self.offset)

@@ -4,16 +4,14 @@ Here: `DeadLetters`, for services, consoles and `busway dlq`.
 Not here: parsing (`letter`), writing dead letters (`handling.attempts`), skipping records replayed for others
 (`headers`).
 
-A dead letter is never changed or deleted. Those replayed or discarded are committed offsets of the
-consumer group `<dead-letter topic>.replayed`: everything below the offset, and runs beyond it in
-its metadata (`offset_set`). Bound: 4 KiB of metadata, some hundred gaps in a partition; a replay
-stops before it sends what could not be marked. Brokers delete offsets of a group without members
-after `offsets.retention.minutes` (7 days), and records after `retention.ms` (7 days): to keep dead
-letters longer, set both. When the topic is deleted and created again, delete the group too, or its
+A dead letter is never changed or deleted. Those replayed or discarded are committed offsets of the group `<dead-letter
+topic>.replayed`: everything below the offset, and runs beyond it in its metadata (`offset_set`). Bound: 4 KiB of
+metadata, some hundred gaps in a partition; a replay stops before it sends what could not be marked. Brokers delete
+offsets of a group without members after `offsets.retention.minutes` (7 days), and records after `retention.ms` (7
+days): to keep dead letters longer, set both. If the topic is deleted and created again, delete the group too, or its
 marks stay.
 
-At least once: a record is marked after its acknowledgement; a crash in between replays at most
-`WINDOW` records twice.
+At least once: a record is marked after its acknowledgement; a crash in between replays at most `WINDOW` records twice.
 """
 
 import asyncio
@@ -38,7 +36,7 @@ from busway.types import OffsetAndMetadata, TopicPartition
 
 SUFFIX: Final = ".dlt"
 REPLAY_OF: Final = "busway_replay-of"
-"""On a replayed record, beside `REPLAY_HEADER`: its dead letter, as topic-partition@offset."""
+"""On a replayed record: its dead letter, as topic-partition@offset."""
 WINDOW: Final = 500
 """Records sent before they are marked together."""
 _CLIENT: Final = "busway-dlq"
@@ -46,11 +44,11 @@ _LATEST: Final = -1
 
 
 class NotDeadLetters(BuswayError):
-    """A topic holds a record that is no dead letter; the text names the record, and how to list dead-letter topics."""
+    """A topic holds a record that is no dead letter; the text names it and how to list dead-letter topics."""
 
 
 class TooManyGaps(BuswayError):
-    """What is done has more gaps than the offset's metadata holds; the text names the partition and the remedy."""
+    """Finished offsets have more gaps than the metadata holds; the text names the partition and the remedy."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -190,7 +188,7 @@ class DeadLetters:
     ) -> Replay:
         """Write open dead letters back to their topics, and mark them.
 
-        Each goes to its topic and, if that still exists, its partition, with its key, value and headers; handlers of
+        Each goes to its topic and, if that still exists, its partition, with its key, value and headers. Handlers of
         the group that failed get it, other groups skip it. Its timestamp is the time of the replay, because brokers
         delete old records.
 
@@ -245,8 +243,6 @@ class DeadLetters:
 
 
 class _Marking:
-    """Offsets that are done in a dead-letter topic."""
-
     def __init__(self, letters: DeadLetters, admin: Admin, topic: str, done: dict[TopicPartition, OffsetSet]) -> None:
         self._letters = letters
         self._admin = admin
@@ -270,7 +266,7 @@ class _Marking:
                 )
 
     async def mark(self, letters: Sequence[DeadLetter]) -> None:
-        """Commit the marks, merged with those that other processes have committed meanwhile."""
+        """Commit the marks, merged with those committed by other processes meanwhile."""
         if not letters:
             return
         for partition, done in (await self._letters._done(self._topic)).items():
@@ -307,7 +303,7 @@ class _Sender:
 
         Raises:
             TooManyGaps: none of it was sent.
-            BuswayError: the acknowledged ones are marked, others are left.
+            BuswayError: a send failed; the acknowledged ones are marked.
         """
         window, self._window = self._window, []
         self._marking.check(window)
@@ -338,7 +334,7 @@ class _Sender:
 
 
 def replayed_group(topic: str) -> str:
-    """Return the consumer group whose offsets mark what is done of a dead-letter topic."""
+    """Return the consumer group whose offsets mark finished dead letters."""
     return f"{topic}.replayed"
 
 

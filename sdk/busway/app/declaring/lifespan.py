@@ -1,7 +1,7 @@
-"""What an app opens before its first record and closes after its last one.
+"""Lifespans: what an app opens before its first record and closes after its last.
 
-Here: which functions are a lifespan, and the refusal of others.
-Not here: entering it (`application`).
+Here: checking them.
+Not here: entering them (`application`).
 """
 
 import inspect
@@ -12,7 +12,6 @@ from typing import Any, TypeAlias, TypeVar
 from busway.app.calling.binding import refusal
 
 A = TypeVar("A")
-"""The class of the app."""
 Lifespan: TypeAlias = Callable[[A], AbstractAsyncContextManager[Any] | AsyncIterator[Any]]
 
 

@@ -36,9 +36,9 @@ def check_options(app: str, producer: Mapping[str, Any], consumer: Mapping[str, 
 
 
 def keeping_together(consumer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that assign partitions of one number in all topics to one member.
+    """Return options that assign partition n of all topics to one member.
 
-    They fit the group protocol. A coordinator uses the assignor that most members name; members that name none do not
+    They fit the group protocol. A coordinator uses the assignor that most members name; members without one do not
     count.
     """
     protocol = consumer.get("group_protocol", "auto")

@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 class TableDeclarations(Declarations):
-    """Declare the tables of an app besides its topics and handlers."""
+    """Topics, handlers and tables of an app."""
 
     @overload
     def table(
@@ -59,7 +59,7 @@ class TableDeclarations(Declarations):
         configs: Mapping[str, str] | None = None,
         sources: Sequence[Topic[Any, Any]] = (),
     ) -> "Table[Any, Any]":
-        """Declare state in a compacted topic: an instance has the rows of its assigned partitions; see `Table`.
+        """Declare rows in a compacted topic, in memory for the assigned partitions; see `Table`.
 
         Args:
             name: of the topic.
@@ -114,12 +114,11 @@ class TableDeclarations(Declarations):
         configs: Mapping[str, str] | None = None,
         read_only: bool = False,
     ) -> "GlobalTable[Any, Any]":
-        """Declare a whole topic in the memory of every instance, loaded before the first record; see `GlobalTable`.
+        """Declare a topic in every instance's memory, loaded before the first record; see `GlobalTable`.
 
         Args:
             name: of the topic.
-            key, value, format, key_format: as for `topic`.
-            partitions, read_only: as for `topic`.
+            key, value, format, key_format, partitions, read_only: as for `topic`.
             configs: of the topic when it is created, by Kafka's names; it is compacted.
 
         Raises:

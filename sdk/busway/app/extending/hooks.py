@@ -1,6 +1,6 @@
 """Calling the extensions of an app.
 
-Here: which extension overrides which method, so that the others cost nothing, and the one error for their failures.
+Here: which extension overrides which method, so that the others cost nothing; one error for their failures.
 Not here: the interface (`extension`), when it is called (`application`, `handling`).
 """
 
@@ -26,7 +26,7 @@ class Hooks:
     """The extensions of a running app, in the order of `extend`.
 
     Raises:
-        ExtensionFailed: an extension raised; a `BuswayError` of `starting` or `assigned` is raised as it is.
+        ExtensionFailed: an extension raised; a `BuswayError` is raised as it is.
 
     Attributes:
         watched: whether any extension watches ended calls, which are then timed.
@@ -68,9 +68,7 @@ class Hooks:
             logger.error("%s", _failed(extension, "stopped", problem))
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offsets to start from; the lowest if extensions differ, so that nothing is
-        missed.
-        """
+        """Return the offsets to start from; the lowest if extensions differ, so that nothing is missed."""
         offsets: dict[TopicPartition, int] = {}
         for extension, call in self._assigned:
             try:
@@ -103,7 +101,6 @@ class Hooks:
         return call
 
     def finished(self, handling: Handling) -> None:
-        """Notify extensions of an ended call."""
         for extension, call in self._finished:
             try:
                 call(handling)
@@ -111,7 +108,6 @@ class Hooks:
                 raise _failed(extension, "finished", problem) from problem
 
     async def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Notify extensions of committed offsets."""
         for extension, call in self._committed:
             try:
                 await call(offsets)
@@ -119,7 +115,6 @@ class Hooks:
                 raise _failed(extension, "committed", problem) from problem
 
     async def reached(self, point: str, partition: TopicPartition, offset: int) -> None:
-        """Notify extensions of a step."""
         for extension, call in self._reached:
             try:
                 await call(point, *partition, offset)
@@ -134,7 +129,6 @@ class Hooks:
 
 
 def _failed(extension: Extension, what: str, problem: Exception) -> BuswayError:
-    """Keep Busway's errors; wrap others with the extension's name."""
     if isinstance(problem, BuswayError):
         return problem
     return ExtensionFailed(f"extension {type(extension).__name__}, {what}: {problem!r}")
