@@ -308,16 +308,11 @@ class Application(TableDeclarations):
         await self.stop()
 
     async def serve(self) -> None:
-        """Run until SIGINT or SIGTERM, then drain, as `busway run` does.
-
-        Raises:
-            HandlerFailed, BuswayError: the app could not start, or stopped by itself.
-        """
+        """Run until SIGINT or SIGTERM, then drain, as `busway run` does; raises as `start` and `wait`."""
         await serve(self)
 
     @property
     def records_in_hand(self) -> int:
-        """Number of records in handlers."""
         return sum(worker.records_in_hand for worker in (self.worker, *self.queue_workers) if worker is not None)
 
     @property
@@ -328,13 +323,11 @@ class Application(TableDeclarations):
 
     @property
     def producers(self) -> tuple[Producer, ...]:
-        """The app's producer and, with exactly_once handlers, the transactional one."""
         transactor = None if self.worker is None else self.worker.transactor
         return (self.producer,) if transactor is None else (self.producer, transactor.producer)
 
     @property
     def queue_workers(self) -> list[QueueWorker]:
-        """The workers of its queues; none while it does not run."""
         return self._started_queues if self.is_running else []
 
     def open_output(self, topics: Collection[str], partition: int) -> OpenOutput | None:

@@ -52,7 +52,6 @@ class OffsetSet:
         return [(max(first, offset), end) for first, end in self._runs if end > offset]
 
     def copy(self) -> "OffsetSet":
-        """Return an independent copy."""
         return OffsetSet(self.below, self._runs)
 
     def add(self, first: int, end: int | None = None) -> None:
@@ -60,7 +59,6 @@ class OffsetSet:
         self._join([(first, first + 1 if end is None else end)])
 
     def update(self, other: "OffsetSet") -> None:
-        """Add all of another set."""
         self._join([(0, other.below), *other._runs])
 
     def _join(self, more: list[tuple[int, int]]) -> None:

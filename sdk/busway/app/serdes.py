@@ -33,7 +33,6 @@ class Serdes:
 
     Args:
         app: its name, for messages.
-        registry_url: of the schema registry; None if there is none.
         register: register schemas; else they must exist.
         naming: of subjects.
     """
@@ -47,7 +46,6 @@ class Serdes:
         self._serdes: dict[tuple[str, Part], Serde] = {}
 
     async def close(self) -> None:
-        """Disconnect from the registry."""
         if self._registry is not None:
             await self._registry.close()
 
@@ -92,7 +90,6 @@ class Serdes:
         return RegisteredAvro(self._registry, kind, part=part, naming=self._naming, register=self._register)
 
     def knows(self, topic: Topic[Any, Any]) -> bool:
-        """Whether the topic was prepared."""
         return (topic.name, "value") in self._serdes
 
     def encode(self, topic: Topic[Any, Any], part: Part, value: Any) -> bytes | None:
@@ -112,11 +109,7 @@ class Serdes:
             )
 
     def encoder(self, topic: Topic[Any, Any], part: Part) -> Callable[[Any], bytes]:
-        """Return the encoder of keys or values that are not None, for many of them.
-
-        Raises:
-            BadDeclaration: the topic is read_only.
-        """
+        """Return the encoder of keys or values that are not None; `BadDeclaration` if read_only."""
         self._check_writable(topic)
         return self._serdes[topic.name, part].encode
 
@@ -177,7 +170,7 @@ class Serdes:
 async def load_patiently(
     missing: SchemaMissing, record: Record, rest: Callable[[float], Awaitable[None]] = REAL_TIME.sleep
 ) -> None:
-    """Fetch the schema of a record, retrying while the registry is unavailable: that is no fault of the record.
+    """Fetch the schema of a record, retrying while the registry is unavailable.
 
     Args:
         rest: waits so many seconds.

@@ -19,7 +19,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Served(Protocol):
-    """Start and stop an app."""
+    """An app that can be started and stopped."""
 
     drain_timeout_s: float
 

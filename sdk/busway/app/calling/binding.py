@@ -50,8 +50,6 @@ Overrides = Mapping[Callable[..., Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A handler whose parameters are bound; `call` takes a record, or the list of a batch."""
-
     call: Callable[[Any], Awaitable[Any]]
     dependencies: tuple[Dependency, ...]
 
@@ -60,11 +58,8 @@ class Bound:
 class Binder:
     """Binding of the parameters of one handler and its dependencies.
 
-    Attributes:
-        transaction: whether there is a `tx`.
-        group: of the handler's queue; None for the app's own.
-        shared: of the running app; None while handlers are only declared.
-        overrides: replacements of dependencies: a function, or a value that is not callable.
+    `transaction`: whether there is a `tx`. `group`: of a queue, else None. `shared` is None while handlers are only
+    declared. `overrides` replace dependencies by a function, or by a value that is not callable.
     """
 
     topics: Sequence[Topic[Any, Any]]
@@ -91,11 +86,7 @@ class Binder:
         return Bound(_call(function, typing.cast("Mapping[str, Get]", parts), self.shared), ())
 
     def parts(self, function: Callable[..., Any]) -> Parts:
-        """Return what each parameter gets.
-
-        Raises:
-            BadDeclaration: nothing fits one of them.
-        """
+        """Return what each parameter gets; `BadDeclaration` if nothing fits."""
         try:
             signature = inspect.signature(function)
             hints = typing.get_type_hints(_annotated(function), include_extras=True)
@@ -223,7 +214,6 @@ class Binder:
 
 
 def fits(hint: Any, topics: Sequence[Topic[Any, Any]]) -> bool:
-    """Return whether the values of all these topics are of a type."""
     if hint is inspect.Parameter.empty or hint is Any:
         return True
     allowed = [strip(alternative) for alternative in (hint, *(members(hint) or ()))]
@@ -328,7 +318,6 @@ def _shown(hint: Any) -> str:
 
 
 def refusal(function: Callable[..., Any], why: str, what: str = "handler") -> BadDeclaration:
-    """Return the error for an illegal declaration, with file and line."""
     code = getattr(inspect.unwrap(_annotated(function)), "__code__", None)
     where = f"{code.co_filename}:{code.co_firstlineno}: " if code is not None else ""
     return BadDeclaration(f"{where}{what} {name_of(function)}: {why}")

@@ -56,7 +56,7 @@ class Context(Generic[S]):
     """The current call of a handler.
 
     Attributes:
-        record: of the call; a batch's first.
+        record: a batch's first.
         attempt: 1 for the first.
         state: yielded by the app's lifespan; None without one.
         group: the consumer or share group.
@@ -71,13 +71,7 @@ class Context(Generic[S]):
 
 @dataclass(slots=True)
 class Current:
-    """The current attempt of a task.
-
-    Attributes:
-        key: raw; None in a batch.
-        attempt: 1 for the first.
-        tx: the value for `tx`.
-    """
+    """The current attempt of a task; `key` is raw, and None in a batch."""
 
     key: bytes | None = None
     attempt: int = 1
@@ -102,12 +96,7 @@ current: ContextVar[Current] = ContextVar("current")
 
 @dataclass(slots=True)
 class Shared:
-    """Common state of the calls of a running app.
-
-    Attributes:
-        state: yielded by the lifespan.
-        values: of dependencies of scope "app", by function.
-    """
+    """Common state of the calls of a running app; `values` are those of scope "app", by function."""
 
     app: RunningService
     state: Any = None
@@ -117,8 +106,6 @@ class Shared:
 
 @dataclass(slots=True)
 class Call:
-    """One call of a handler: its record or records, and its dependencies."""
-
     record: Any
     stack: AsyncExitStack
     made: dict[Callable[..., Any], Any] = field(default_factory=dict)
@@ -139,7 +126,7 @@ class Dependency:
     gets: Mapping[str, "Get | Dependency"]
 
     async def value(self, call: Call, shared: Shared | None) -> Any:
-        """Return its value; made at most once for a call, or for the app."""
+        """Return its value, made at most once per call or app."""
         if self.scope == "app":
             assert shared is not None
             return shared.values[self.fn]
@@ -168,7 +155,6 @@ class Dependency:
 
 
 async def filled(gets: "Mapping[str, Get | Dependency]", call: Call, shared: Shared | None) -> dict[str, Any]:
-    """Return the arguments of a call."""
     return {
         name: await get.value(call, shared) if isinstance(get, Dependency) else get(call.record)
         for name, get in gets.items()

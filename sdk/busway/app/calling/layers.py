@@ -29,11 +29,7 @@ unacknowledged: ContextVar[list["asyncio.Future[Any]"] | None] = ContextVar("una
 
 
 async def acknowledged(sent: Collection["asyncio.Future[Any]"]) -> None:
-    """Wait until all are acknowledged; cancelling it leaves the futures, which may be shared.
-
-    Raises:
-        BuswayError: a send failed.
-    """
+    """Wait for all acknowledgements; raise the first error. Cancelling it leaves the shared futures."""
     if sent:
         await asyncio.wait(sent)
         for future in sent:
@@ -79,11 +75,7 @@ def binder(route: Route, shared: Shared | None = None) -> Binder:
 
 
 def layers(route: Route, bound: Bound, app: RunningService) -> Callable[[Any], Awaitable[Any]]:
-    """Wrap the bound function in the app's own layers.
-
-    Raises:
-        BadDeclaration: a result does not fit its topic.
-    """
+    """Wrap the bound function in the app's own layers; `BadDeclaration` if a result does not fit its topic."""
     call = bound.call
     for publication in route.publications:
         call = _publishing(call, route, publication, app)
@@ -126,7 +118,6 @@ def _publishing(
 
 
 def _target(route: Route, publication: Publication, app: RunningService) -> Topic[Any, Any]:
-    """Return the topic of a publication, after checking key and value types."""
     topic = publication.topic
     if isinstance(topic, str):
         if topic not in app.topics:

@@ -93,7 +93,6 @@ class DeadLetterSelection:
             raise ValueError(f"limit: {self.limit} is not 1 or more")
 
     def takes(self, letter: DeadLetter) -> bool:
-        """Return whether it matches; `limit` is not considered."""
         return (
             (self.partition is None or letter.partition.partition == self.partition)
             and (self.offset is None or letter.offset == self.offset)

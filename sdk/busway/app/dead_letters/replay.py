@@ -65,11 +65,7 @@ class Replay:
 
 
 class DeadLetters:
-    """Dead letters of a cluster.
-
-    Args:
-        bootstrap_servers: `host:port`, several separated by commas or as a list.
-    """
+    """Dead letters of a cluster; `bootstrap_servers` as for `App`."""
 
     def __init__(self, bootstrap_servers: Addresses = "localhost:9092") -> None:
         self._bootstrap = bootstrap_servers
@@ -280,8 +276,6 @@ class _Marking:
 
 
 class _Sender:
-    """Sends dead letters in windows, and marks the acknowledged ones."""
-
     def __init__(
         self, producer: Producer, marking: _Marking, partitions: Mapping[str, int], rate: float | None
     ) -> None:
@@ -294,16 +288,14 @@ class _Sender:
         self._window: list[DeadLetter] = []
 
     async def add(self, letter: DeadLetter) -> list[DeadLetter]:
-        """Add a letter; return those sent and marked thereby."""
         self._window.append(letter)
         return await self.flush() if len(self._window) >= self._size else []
 
     async def flush(self) -> list[DeadLetter]:
-        """Send and mark the window; return it.
+        """Send and mark the window; return the acknowledged part, which is marked also if a send failed.
 
         Raises:
-            TooManyGaps: none of it was sent.
-            BuswayError: a send failed; the acknowledged ones are marked.
+            TooManyGaps: nothing of it was sent.
         """
         window, self._window = self._window, []
         self._marking.check(window)
@@ -334,7 +326,6 @@ class _Sender:
 
 
 def replayed_group(topic: str) -> str:
-    """Return the consumer group whose offsets mark finished dead letters."""
     return f"{topic}.replayed"
 
 

@@ -227,7 +227,6 @@ class Declarations(Sending):
         return decorate
 
     def _beside(self, route: Route) -> str | None:
-        """Return why handlers of the same topic exclude each other."""
         for other in self.routes:
             common = [topic.name for topic in route.topics if topic in other.topics]
             if common and "exactly_once" in {route.guarantee, other.guarantee}:
@@ -391,7 +390,6 @@ def _not_an_option(route: Any) -> str | None:
 
 
 def _contradiction(route: Route) -> str | None:
-    """Return why options contradict each other, and which one to change."""
     if route.ordering not in ORDERINGS:
         return f"ordering is {', '.join(ORDERINGS)}, not {route.ordering!r}"
     if not 1 <= route.concurrency <= CONCURRENCY_MAX:

@@ -33,11 +33,10 @@ async def _check_read_only(app: Declarations) -> None:
 
 
 async def create_declared(app: Declarations) -> None:
-    """Create missing topics that declare partitions or configs.
+    """Create missing topics that declare partitions or configs; raises as `create_missing`.
 
     Raises:
-        BrokerError, ConnectionFailed: as `create_missing`.
-        TopicMissing: a handler reads a missing topic that another service creates; names it.
+        TopicMissing: a handler reads a missing topic that another service creates.
     """
     await _check_read_only(app)
     declared = [topic for topic in app.topics.values() if topic.partitions is not None or topic.configs]

@@ -16,11 +16,7 @@ Lifespan: TypeAlias = Callable[[A], AbstractAsyncContextManager[Any] | AsyncIter
 
 
 def entered(lifespan: Lifespan[A], app: A) -> AbstractAsyncContextManager[Any]:
-    """Return a lifespan as a context manager.
-
-    Raises:
-        BadDeclaration: it is none; names its line.
-    """
+    """Return a lifespan as a context manager; `BadDeclaration` if it is none."""
     rule = "takes the app, and is an async generator function that yields once or returns an async context manager"
     try:
         inspect.signature(lifespan).bind(app)

@@ -14,11 +14,7 @@ _OWN: Final = frozenset({"enable_auto_commit", "group_id", "auto_offset_reset"})
 
 
 def check_options(app: str, producer: Mapping[str, Any], consumer: Mapping[str, Any]) -> None:
-    """Check the options of the app's producer and consumer.
-
-    Raises:
-        BadDeclaration: an option is unknown, illegal, or reserved for the app.
-    """
+    """Check client options; `BadDeclaration` if one is unknown, illegal, or reserved for the app."""
     if "transactional_id" in producer:
         raise BadDeclaration(
             f"app {app}: producer={{'transactional_id': …}} is the app's own work; app.subscribe(…, guarantee=\"exactly_once\") makes transactions"

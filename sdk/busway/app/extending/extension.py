@@ -28,8 +28,6 @@ class Handling:
     Attributes:
         topic, partition, offset: of the record; of the first one of a batch.
         records: size of the batch, or 1.
-        outcome: handled; filtered out; failed and retried; failed for good.
-        seconds: duration.
         attempt: 1 for the first.
         problem: the exception of a failure.
     """

@@ -1,7 +1,7 @@
 """One handler's attempts at a record, and dead letters.
 
-Here: reading a record, calling the handler with its deadline, notifying the extensions, and writing dead letters.
-Not here: the order of records and waiting between attempts (`lane`), when to retry (`busway.app.model.retry`).
+Here: reading a record, calling the handler with its deadline, notifying extensions, dead-lettering.
+Not here: the order of records and waiting between attempts (`lane`), retry rules (`busway.app.model.retry`).
 """
 
 import asyncio
@@ -43,8 +43,10 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
 
 
 class HandlerTimedOut(BuswayError):
-    """A handler took longer than its `timeout_s`. A coroutine is cancelled; a plain function continues in its thread
-    and its result is dropped, so it needs a deadline inside.
+    """A handler took longer than its `timeout_s`.
+
+    A coroutine is cancelled; a plain function continues in its thread and its result is dropped, so it needs a deadline
+    inside.
     """
 
 
@@ -53,9 +55,7 @@ class Cancelled(Exception):
 
 
 class Exited(Exception):
-    """A handler raised no `Exception`, such as SystemExit: one record must not end the process or stop its
-    partition.
-    """
+    """A handler raised no `Exception`, such as SystemExit: one record must not end the process or stop its partition."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Counts:
 
     Attributes:
         handled: records whose handlers all returned or filtered them out.
-        dead_lettered: records that went to a dead-letter topic.
+        dead_lettered: records sent to a dead-letter topic.
     """
 
     handled: int = 0
@@ -73,8 +73,6 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptContext:
-    """What attempts depend on."""
-
     group: str
     hooks: Hooks
     read: Callable[[Record], ConsumerRecord[Any, Any]]
@@ -142,11 +140,9 @@ class Attempts:
     async def make(
         self, item: InFlightRecord, typed: ConsumerRecord[Any, Any], mark: Current, sent: Sent
     ) -> float | None:
-        """Make attempt number `mark.attempt`; return seconds until the next, None when the record
-        is done.
+        """Make attempt number `mark.attempt`; return seconds until the next, None when done.
 
-        Args:
-            sent: receives what a successful handler sent without waiting.
+        `sent` receives what a successful handler sent without waiting.
         """
         hooks = self._context.hooks
         started = self.clock()
@@ -171,9 +167,7 @@ class Attempts:
     async def wanted(
         self, item: InFlightRecord, typed: ConsumerRecord[Any, Any], started: float, attempt: int
     ) -> bool | float:
-        """Evaluate the filter: False also if it failed and the record is dead-lettered, seconds
-        until its retry.
-        """
+        """Evaluate the filter; return seconds until its retry if it failed, False if the record was dead-lettered."""
         if self._where is None:
             return True
         try:
@@ -263,7 +257,7 @@ class Attempts:
         return self.route.retry.wait_s(problem, attempt, self._context.machine.chance.random)
 
     def warn(self, item: InFlightRecord, problem: Exception, attempt: int, wait_s: float) -> None:
-        """Log the retry of a record, or of the batch that begins with it."""
+        """Log the retry of a record, or of a batch by its first record."""
         logger.warning(
             "%s failed on %s, attempt %d; again in %.2f s: %r", self.route.name, item.where, attempt, wait_s, problem
         )
@@ -314,18 +308,16 @@ class Attempts:
             self._transactor.add(HandlerOutput(rest, rest[0].partition))
 
     async def room(self) -> None:
-        """Wait while too much output is queued for transactions."""
         assert self._transactor is not None
         await self._transactor.room()
 
     # Extensions
 
     def clock(self) -> float:
-        """Return the start time of a call in seconds; 0 if no extension measures calls."""
+        """Return monotonic seconds; 0 if no extension measures calls."""
         return self._context.machine.monotonic_s() if self._context.hooks.watched else 0.0
 
     async def reached(self, point: str, item: InFlightRecord) -> None:
-        """Notify extensions that watch steps."""
         if self._context.hooks.stepped:
             record = item.record
             await self._context.hooks.reached(point, TopicPartition(record.topic, record.partition), record.offset)
@@ -345,7 +337,6 @@ class Attempts:
         attempt: int,
         problem: Exception | None = None,
     ) -> None:
-        """Notify extensions that a call has ended, if any watches."""
         if not self._context.hooks.watched:
             return
         first = items[0].record

@@ -1,4 +1,4 @@
-"""How far a partition is finished, and what is finished beyond that.
+"""Finished offsets of a partition.
 
 Here: begun and finished records in any order; the committable offset, behind the longest finished prefix; and its
 metadata, which spares the next owner the records finished ahead.
@@ -15,10 +15,8 @@ class CompletedOffsets:
     """Records of one partition that were given to handlers.
 
     Args:
-        start: the first offset to commit, where an extension or a seek chose it; None to continue at the group's
-            offset.
-        ahead: what the group's metadata says is finished; dropped if the partition continues below it, which means
-            another log.
+        start: the first offset to commit, if an extension or a seek chose it; None for the group's offset.
+        ahead: finished offsets from the group's metadata; dropped if the partition continues below, in another log.
     """
 
     def __init__(self, start: int | None = None, ahead: OffsetSet | None = None) -> None:
@@ -30,17 +28,13 @@ class CompletedOffsets:
         self._ahead = ahead
 
     def follows(self, offset: int) -> bool:
-        """Return whether the offset is above the last one."""
         return offset > self._last
 
     def begin(self, offset: int) -> bool:
-        """Register a record; offsets only grow.
+        """Register a record; offsets must grow.
 
         Returns:
-            Whether to handle it; False when a former owner finished it.
-
-        Raises:
-            AssertionError: it is not above the last one.
+            Whether to handle it; False if a former owner finished it.
         """
         assert offset > self._last, (offset, self._last)
         if self._first < 0:
@@ -91,7 +85,7 @@ class CompletedOffsets:
 
     @property
     def all_finished(self) -> OffsetSet | None:
-        """The offset to commit, and as its metadata what is finished beyond it; None while nothing is."""
+        """The offset to commit, with the offsets finished beyond it; None while nothing is."""
         runs = self._ahead.from_offset(self._last + 1) if self._ahead is not None else []
         if self._first < 0 or (self._committable is None and not self._finished and not runs):
             return None

@@ -19,7 +19,7 @@ class InFlightRecord:
         done: where it is marked when all handlers are done.
         size: bytes of its key and value.
         typed: None before it is decoded, and when it is unreadable.
-        pending: handlers that are not done with it.
+        pending: number of handlers not done with it.
         partition: `queues.worker.NO_OFFSETS` in a queue.
         buried: whether a handler dead-lettered it.
         handed_on: whether it is queued for a transaction.
@@ -40,5 +40,4 @@ class InFlightRecord:
 
     @property
     def where(self) -> str:
-        """Its place in messages."""
         return f"{self.record.topic}-{self.record.partition} offset {self.record.offset}"

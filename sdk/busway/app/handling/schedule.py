@@ -22,8 +22,7 @@ class Schedule(Generic[T]):
     """The records of one partition for one handler.
 
     Args:
-        ordering: "key": records of a key one after another, never reordered; "partition": all of them; "none": no
-            order.
+        ordering: "key": records of a key are never reordered; "partition": nor any others; "none": no order.
         concurrency: how many run at once. Above one, records without a key are unordered.
     """
 
@@ -48,7 +47,6 @@ class Schedule(Generic[T]):
 
     @property
     def parked(self) -> int:
-        """Records that wait for their next attempt."""
         return self._parked
 
     @property
@@ -67,7 +65,7 @@ class Schedule(Generic[T]):
         return key
 
     def next(self) -> tuple[Hashable, T] | None:
-        """Return a record to run now, and the key to finish it by; None if none may run."""
+        """Return the next record to run, after the key to finish it by; None if none may run."""
         if self._running >= self._concurrency:
             return None
         if self._due:

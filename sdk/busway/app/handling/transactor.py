@@ -81,7 +81,7 @@ class Host(Protocol):
         """Return whether no record is queued for a handler or running."""
 
     def is_behind(self) -> Sequence[PartitionOffsets]:
-        """Return partitions that are finished and whose offset can move past markers and aborted records."""
+        """Return finished partitions whose offset can move past markers and aborted records."""
 
     async def committed(
         self, outputs: Sequence[HandlerOutput], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]
@@ -99,8 +99,8 @@ class Transactor:
     """Commits handlers' output in transactions.
 
     Args:
-        make_producer: makes a transactional producer, not started; always of one transactional id, so each fences the one before.
-        interval_s: how long output waits for more.
+        make_producer: makes a producer, not started; always of one transactional id, so each fences the one before.
+        interval_s: how long output waits for more, at most `INTERVAL_S`.
     """
 
     def __init__(self, make_producer: Callable[[], Producer], host: Host, hooks: Hooks, interval_s: float) -> None:
@@ -124,11 +124,7 @@ class Transactor:
         self.producer = make_producer()
 
     async def start(self) -> None:
-        """Initialise the transactional id.
-
-        Raises:
-            ConnectionFailed, TransactionFailed: as `Producer.start`.
-        """
+        """Initialise the transactional id; raises as `Producer.start`."""
         await self.producer.start()
 
     async def stop(self, timeout_s: float) -> None:
@@ -154,13 +150,13 @@ class Transactor:
             self._batch_due.set()
 
     async def room(self) -> None:
-        """Wait while too much is queued; return at once when nothing more is committed because the app stops."""
+        """Wait while too much is queued; return at once if the app stops."""
         while not self._stopped and (self._waiting >= WAITING_MAX or self._waiting_bytes >= WAITING_BYTES_MAX):
             self._progress.clear()
             await self._progress.wait()
 
     def refused(self, item: InFlightRecord) -> BuswayError | None:
-        """Return why the output of the record's handler cannot be written."""
+        """Return why brokers refused the output of the record's handler."""
         if not self._refused:
             return None
         record = item.record
@@ -188,7 +184,6 @@ class Transactor:
             self.drop(partitions)
 
     def drop(self, partitions: Collection[PartitionOffsets]) -> None:
-        """Drop queued output of partitions that are lost or revoked."""
         for assigned in partitions:
             assigned.dropped = True
         if self._refused:
@@ -243,7 +238,7 @@ class Transactor:
                 await self._restart_partitions(problem)
 
     async def _until_batch_due(self) -> Sequence[PartitionOffsets]:
-        """Wait until a transaction is due; return partitions to move the offset of, if that is the reason."""
+        """Wait until a transaction is due; return finished partitions if only their offsets must move."""
         while not self._queue:
             self._has_work.clear()
             try:
@@ -316,7 +311,7 @@ class Transactor:
     async def _seal(
         self, producer: Producer, outputs: Sequence[HandlerOutput], behind: Sequence[PartitionOffsets]
     ) -> dict[PartitionOffsets, OffsetAndMetadata]:
-        """Add the offsets to the transaction, under the member's current id and generation."""
+        """Add the offsets, under the member's current id and generation."""
         if any(output.partition.dropped for output in outputs):
             raise OutOfGroup("partitions have gone while their records were being sent")
         member = self._host.metadata()

@@ -15,10 +15,9 @@ class Outcomes:
     """Outcomes of transactions since the app started.
 
     Attributes:
-        committed, aborted: transactions.
         renewed: how often a producer failed for good and was replaced.
         problem: the last failure, if no transaction has committed since.
-        failing_s: since when none has, in seconds of the monotonic clock.
+        failing_s: time of the first failure since the last commit, in monotonic seconds.
     """
 
     committed: int = 0

@@ -24,19 +24,14 @@ from busway.types import TopicPartition
 LOOK_EVERY_S: Final = 1.0
 """Probes within this time share the last answer of the brokers."""
 LOOK_TIMEOUT_S: Final = 5.0
-"""Maximum wait of a probe for the brokers; Kubernetes gives up after one second by default, Prometheus after ten."""
+"""Maximum wait of a probe for the brokers; default timeouts: Kubernetes 1 s, Prometheus 10 s."""
 STALL_TIMEOUT_S: Final = 60.0
 _EARLIEST, _LATEST = -2, -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
-    """Whether the app makes progress.
-
-    Attributes:
-        ready: without a problem.
-        reasons: problems, each with the partition or the cause.
-    """
+    """Whether the app makes progress; `reasons` are problems, each with the partition or the cause."""
 
     ready: bool
     reasons: tuple[str, ...] = ()
@@ -66,7 +61,6 @@ class Health(Extension):
         self._looked_s: float | None = None
 
     def now_s(self) -> float:
-        """Return monotonic seconds."""
         return (self._clock or REAL_TIME.monotonic_s)()
 
     # Extension

@@ -45,11 +45,7 @@ BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 
 
 class Metrics(Health):
-    """Counters of handlers, with the app's health for lag and progress.
-
-    Args:
-        stall_timeout_s, clock: as in `Health`.
-    """
+    """Counters of handlers, with the app's health for lag and progress; arguments as for `Health`."""
 
     def __init__(self, *, stall_timeout_s: float = STALL_TIMEOUT_S, clock: Callable[[], float] | None = None) -> None:
         super().__init__(stall_timeout_s=stall_timeout_s, clock=clock)
@@ -111,9 +107,7 @@ class Metrics(Health):
         count(handling)
 
     def _counting(self, topic: str, handler: str, outcome: str) -> Callable[[Handling], None]:
-        """Return the counter of calls with these labels: a label lookup for each record would cost more than
-        counting.
-        """
+        """Return the counter of calls with these labels; cached, because label lookups cost more than counting."""
         records = self._records.labels(topic, handler, outcome)
         seconds = self._seconds.labels(topic, handler)
         retries = self._retries.labels(topic, handler)

@@ -114,11 +114,7 @@ async def _begin_at(app: RunningService, groups: Sequence[str], reset: str) -> N
 
 
 async def run_all(work: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-    """Run several loops until cancelled or until one fails; then end all.
-
-    Raises:
-        BuswayError: raised by the first that failed.
-    """
+    """Run loops until cancelled or until one fails; end all and raise its error."""
     tasks = [asyncio.get_running_loop().create_task(run()) for run in work]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
