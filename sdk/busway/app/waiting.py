@@ -49,6 +49,6 @@ async def explain_wait(app: RunningService, consumer: Consumer) -> None:
 
 
 async def ended(task: "asyncio.Task[None]") -> None:
-    """Cancel the task and return when it has ended."""
+    """Cancel the task and wait for its end."""
     task.cancel()
     await asyncio.wait([task])

@@ -1,8 +1,7 @@
 """The `busway` command.
 
-Here: the list of commands.
-Not here: the commands (a module each), output (`output`). Only the called command's module is imported; help imports
-all.
+Here: the list of commands. Only the called one's module is imported; help imports all.
+Not here: the commands (a module each), output (`output`).
 """
 
 import importlib
@@ -33,7 +32,7 @@ COMMANDS: Final = {
     "spark": "spark",
     "version": "services",
 }
-"""Commands and their modules. Each has a function of that name, or an `app` with subcommands."""
+"""Commands and their modules, each with a function of that name or an `app` with subcommands."""
 
 
 def _version(asked: bool) -> None:

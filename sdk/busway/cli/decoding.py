@@ -16,11 +16,7 @@ from busway.serde.registry import RegistryClient, RegistryUnreachable
 
 
 class Decoder:
-    """Decodes keys and values for display; requests each schema once.
-
-    Args:
-        registry: an unreachable one counts as one without the schema.
-    """
+    """Decodes keys and values for display; requests each schema once. An unreachable registry has no schemas."""
 
     def __init__(self, registry: RegistryClient) -> None:
         self._registry = registry

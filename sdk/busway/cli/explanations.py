@@ -22,7 +22,6 @@ def explanation(group: str, rebalances: Sequence[Rebalance]) -> str:
 
 
 def as_rows(rebalances: Sequence[Rebalance]) -> list[dict[str, object]]:
-    """Return them as JSON objects."""
     return [asdict(rebalance) for rebalance in rebalances]
 
 

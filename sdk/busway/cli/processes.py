@@ -46,7 +46,6 @@ class Command:
 
     @property
     def arguments(self) -> list[str]:
-        """Command line arguments."""
         given = {"--http": self.http, "-b": self.bootstrap, "-r": self.registry_url, "--log-level": self.log_level}
         given["--instance"] = self.instance
         options = [part for name, value in given.items() if value is not None for part in (name, value)]
@@ -84,7 +83,6 @@ class Stopping:
             self._signal(signal.SIGTERM)
 
     async def run(self, command: Command, lifeline: int, worker: int | None = None) -> "Child":
-        """Start a process."""
         environment = {**os.environ, _LIFELINE: str(lifeline)}
         if worker is not None:
             environment[WORKER] = str(worker)
@@ -103,8 +101,6 @@ class Stopping:
 
 
 class Child:
-    """A started process."""
-
     def __init__(self, process: asyncio.subprocess.Process, children: set[asyncio.subprocess.Process]) -> None:
         self._process = process
         self._children = children
@@ -191,12 +187,10 @@ async def _keep(command: Command, number: int, stopping: Stopping, pipe: int) ->
 
 
 def tell(text: str) -> None:
-    """Print a line of the supervisor."""
     typer.echo(f"busway: {text}", err=True)
 
 
 def shown(code: int) -> str:
-    """Describe an exit code."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:

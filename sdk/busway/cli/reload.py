@@ -1,7 +1,7 @@
 """`busway run --reload`: restarts on changes of the source.
 
-Here: watching files and restarting a process.
-Not here: the process (`processes`). For development only: each change drains and restarts the service.
+Here: watching files and restarting a process. For development only: each change drains and restarts the service.
+Not here: the process (`processes`).
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class _Changes:
 
 
 async def reloading(command: Command, folder: Path) -> int:
-    """Run the service until a signal. Restart it after each change of a .py file under `folder`.
+    """Run the service until a signal, restarting it after each change of a .py file under `folder`.
 
     A service that ended by itself is restarted by the next change.
 

@@ -145,7 +145,7 @@ def _handled(app: App) -> str:
 
 
 async def until_reachable(app: App, wait_s: float) -> None:
-    """Wait until brokers and registry answer. Registers the topics' schemas, as the start does.
+    """Wait until brokers and registry answer; register the topics' schemas, as the start does.
 
     Raises:
         ConnectionFailed, RegistryUnreachable: no answer in time; names the address.
@@ -187,8 +187,7 @@ def run_app(app: App, wait_s: float = 0.0) -> None:
 
     Raises:
         BuswayError: the app could not start, or stopped by itself.
-        CommandFailed: the service's code failed, such as its lifespan; names the line. `--log-level debug` shows the
-            traceback.
+        CommandFailed: the service's code failed; names the line. `--log-level debug` shows the traceback.
     """
     loop_factory = None
     try:

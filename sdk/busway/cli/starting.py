@@ -14,7 +14,7 @@ def overrides(given: Sequence[str] | None) -> dict[str, str]:
     """Parse `--override name=value` options; the last value of a name counts.
 
     Raises:
-        CommandFailed: not name=value; names the option.
+        CommandFailed: not name=value.
     """
     settings = {}
     for option in given or ():

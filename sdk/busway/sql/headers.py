@@ -1,7 +1,4 @@
-"""Record headers as text.
-
-Here: packing for the outbox's column, and unpacking.
-"""
+"""Record headers as text, for the outbox's column."""
 
 import base64
 import json
@@ -25,5 +22,4 @@ def pack_headers(headers: Headers) -> str:
 
 
 def unpack_headers(text: str) -> Sequence[tuple[str, bytes | None]]:
-    """Reverse `pack_headers`."""
     return [(name, None if value is None else base64.b64decode(value)) for name, value in json.loads(text)]

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("busway.sql")
 PRUNE_TIMEOUT_S: Final = 10.0
-"""Limit of pruning; what is left waits for the next commit."""
+"""Limit of pruning; the rest waits for the next commit."""
 
 
 @dataclass(slots=True)
@@ -128,7 +128,7 @@ class Sql(Extension):
     def _turn(self) -> contextlib.AbstractAsyncContextManager[Any]:
         """Serialise writers to SQLite, whose queue is neither fair nor patient.
 
-        Each event loop has a lock, as an app of a module may run in one loop after another.
+        Each event loop has a lock, as an app may run in one loop after another.
         """
         if self._postgresql:
             return nullcontext()
@@ -151,7 +151,7 @@ class Sql(Extension):
 
     @contextlib.asynccontextmanager
     async def handling(self, group: str, record: ConsumerRecord[Any, Any]) -> AsyncIterator[AsyncConnection | None]:
-        """Open a transaction for an attempt at a record. Yields its connection, or None for a duplicate.
+        """Open a transaction for an attempt at a record; yield its connection, or None for a duplicate.
 
         Commits at the block's end and rolls back if the block raises. On entry an unreachable database is retried
         without limit. An ORM session joins with `AsyncSession(bind=tx)`; its `commit` then only flushes.
@@ -198,7 +198,7 @@ class Sql(Extension):
     async def _claim(
         self, reader: str, partition: TopicPartition, offset: int, seen: _Seen
     ) -> tuple[AsyncConnection | None, AsyncExitStack]:
-        """Return a connection in a transaction and the stack that closes both. No connection for a duplicate."""
+        """Return a connection in a transaction, None for a duplicate, and the stack that closes it."""
         row = {"group_id": reader, "topic": partition.topic, "partition": partition.partition}
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(self._engine.connect())
@@ -221,7 +221,7 @@ class Sql(Extension):
         return None, stack
 
     def around(self, route: "Route", call: Call) -> Call:
-        """Call the handler again when the database went away. An outage uses up no attempt."""
+        """Call the handler again when the database went away; an outage uses up no attempt."""
 
         if route.sql is not self:
             return call
@@ -256,12 +256,11 @@ class Sql(Extension):
             await patiently(self.create_tables, f"app {app.name}")
 
     async def stopped(self, app: "RunningService") -> None:
-        """Clear the state of partitions."""
         self._seen.clear()
         self._topics.clear()
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Delete rows of deleted topics. Return the database's positions if it decides them."""
+        """Delete rows of deleted topics; return the database's positions if it decides them."""
         for partition in partitions:
             self._seen.pop(partition, None)
         assert self._app is not None
@@ -271,13 +270,12 @@ class Sql(Extension):
         return {partition: state.position for partition, state in settled.items() if state.position is not None}
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Clear the partitions' state."""
         for partition in partitions:
             self._seen.pop(partition, None)
             self._topics.pop(partition, None)
 
     async def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Raise the floors and delete the rows below. Failures are left to the next commit."""
+        """Raise the floors and delete the rows below; failures are left to the next commit."""
         assert self._app is not None
         reader = self._reader(self._app.group_id)
         own_offsets = {partition: offset for partition, offset in offsets.items() if partition in self._seen}
@@ -366,10 +364,7 @@ class Sql(Extension):
         return _Settled(position=position, changed=cut)
 
     async def _made_anew(self, reader: str, partition: TopicPartition) -> bool:
-        """Return whether a partition that went back had to lose rows.
-
-        That happens when its topic was deleted and created again, or lost its tail.
-        """
+        """Return whether rows were deleted, as the partition's topic was recreated or lost its tail."""
         if self._app is None:
             return False
         settled = (await self._settle(reader, [partition])).get(partition)

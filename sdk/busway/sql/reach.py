@@ -28,11 +28,11 @@ _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQ
 
 
 class DatabaseUnreachable(BuswayError):
-    """The database went away during a handler. Its work is rolled back and the record is retried without limit."""
+    """The database went away during a handler: its work is rolled back, the record is retried without limit."""
 
 
 def is_away(problem: BaseException) -> bool:
-    """Return whether the database is unreachable or busy. A retry may succeed."""
+    """Return whether the database is unreachable or busy, so that a retry may succeed."""
     if isinstance(problem, PoolExhausted | ConnectionError | TimeoutError | DatabaseUnreachable):
         return True
     if not isinstance(problem, DBAPIError):
@@ -53,7 +53,6 @@ def is_away(problem: BaseException) -> bool:
 
 
 def is_broker_away(problem: BaseException) -> bool:
-    """Return whether brokers cannot answer at present."""
     return isinstance(problem, BuswayError) and not (isinstance(problem, BrokerError) and not problem.retriable)
 
 
@@ -63,10 +62,7 @@ def words(problem: BaseException) -> str:
 
 
 async def patiently(work: Callable[[], Awaitable[T]], what: str, away: Callable[[BaseException], bool] = is_away) -> T:
-    """Call `work` with backoff until what it needs is reachable. Return its result.
-
-    Attempts are unlimited; cancel the task to end them.
-    """
+    """Call `work` until its database or brokers are reachable; return its result. Attempts are unlimited."""
     attempt = 1
     while True:
         try:

@@ -1,7 +1,7 @@
 """`app.test()`: an app on a fresh broker and registry, on real sockets, in this process.
 
-Here: starting and stopping them, and the operations of a test.
-Not here: the app's time (`clock`), killing the app at a step (`crash`). Nothing is faked.
+Here: starting and stopping them, and the operations of a test. Nothing is faked.
+Not here: the app's time (`clock`), killing the app at a step (`crash`).
 """
 
 import asyncio
@@ -55,11 +55,7 @@ class Broker(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Addresses and broker of a test bus.
-
-    Attributes:
-        bootstrap_servers, schema_registry: addresses for clients.
-    """
+    """Addresses and broker of a test bus."""
 
     bootstrap_servers: str
     schema_registry: str
@@ -105,7 +101,7 @@ class TestBus:
     async def send(
         self, topic: Topic[K, V], value: V | None, key: K | None = None, *, headers: Headers = ()
     ) -> RecordMetadata:
-        """Write a record from outside the app. Works while the app is stopped or killed.
+        """Write a record from outside the app, which may be stopped or killed.
 
         Raises:
             Unencodable: the value or the key is of another type.
@@ -126,13 +122,12 @@ class TestBus:
         return await (await self._writer.send(topic.name, value_bytes, key_bytes, headers=headers))
 
     async def close(self) -> None:
-        """Disconnect."""
         if self._writer is not None:
             await self._writer.stop()
         await self._serdes.close()
 
     async def settle(self, timeout_s: float = SETTLE_S) -> None:
-        """Wait until subscribed topics are handled and extensions done. An `Outbox` has then published.
+        """Wait until subscribed topics are handled and extensions done: an `Outbox` has then published.
 
         Includes records that the app or its handlers sent.
 
@@ -220,7 +215,7 @@ class TestBus:
     # Restarts and crashes
 
     async def restart(self) -> None:
-        """Stop the app, draining, and start it from its committed offsets. Return once it has partitions."""
+        """Stop the app, draining, and start it from its committed offsets; return once it has partitions."""
         with self._clock.passing():
             await self.app.stop()
         await self._start()
@@ -259,13 +254,13 @@ class TestBus:
         await self._start()
 
     async def restart_broker(self) -> None:
-        """Restart the broker cleanly under the running app. Port and data stay."""
+        """Restart the broker cleanly under the running app; port and data stay."""
         broker = self._broker()
         await broker.stop()
         await broker.start()
 
     async def crash_broker(self) -> None:
-        """Kill the broker and start it again under the running app. It recovers its data."""
+        """Kill the broker and start it again under the running app; it recovers its data."""
         broker = self._broker()
         await broker.crash()
         await broker.start()
@@ -296,11 +291,7 @@ class TestBus:
         await self._clock.advance(seconds)
 
     async def _given(self) -> None:
-        """Wait until the app has received all records, or takes none. It takes none when full, stopped or killed.
-
-        Raises:
-            AssertionError: not within `SETTLE_S`.
-        """
+        """Wait until the app has received all records, at most `SETTLE_S`; a full, stopped or killed app takes none."""
         if self.app.worker is None:
             return
         consumer = self.app.worker.consumer
@@ -366,16 +357,7 @@ async def _is_behind(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> 
 
 @contextlib.asynccontextmanager
 async def running_test_bus(app: Application, *, clock: ClockName = "skip") -> AsyncIterator[TestBus]:
-    """Run the app on a fresh broker and registry within the block.
-
-    Args:
-        app: not running.
-        clock: "skip": waits between attempts take no time; "manual": only `TestBus.advance` moves the app's time.
-
-    Raises:
-        MissingExtra: the registry's packages are not installed.
-        NotRunning: the app is running already; it keeps running.
-    """
+    """Run the app on a fresh broker and registry within the block; arguments and errors as `App.test`."""
     _refuse_running(app)
     async with running_cluster() as cluster, bus_on(cluster, app, clock=clock) as bus:
         yield bus

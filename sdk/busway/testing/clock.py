@@ -45,7 +45,6 @@ class SkippedTime:
         self.waited_s: list[float] = []
 
     async def sleep(self, seconds: float) -> None:
-        """Yield to the event loop once."""
         self.waited_s.append(seconds)
         await asyncio.sleep(0)
 
@@ -66,10 +65,8 @@ class SkippedTime:
 
 
 class ManualTime:
-    """A clock that only `advance` moves.
-
-    Attributes:
-        stirred: set when a wait between attempts begins; the waiting caller clears it.
+    """A clock that only `advance` moves; `stirred` is set when a wait between attempts begins, and cleared by the
+    waiter.
     """
 
     def __init__(self, time: FrozenTime) -> None:
@@ -94,7 +91,6 @@ class ManualTime:
         return tuple(sorted(self._due))
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until the test has advanced so far."""
         self.waited_s.append(seconds)
         due_s = self.now_s + seconds
         self._due.append(due_s)
@@ -113,7 +109,7 @@ class ManualTime:
         return self.time.passing()
 
     def stir(self) -> None:
-        """Note that the last wait's end led to something."""
+        """Note that the last wait's end had an effect."""
         self.time.awaits_reaction = False
 
     def standing(self) -> str:

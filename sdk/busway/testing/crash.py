@@ -51,7 +51,6 @@ class Probe(Extension):
         self._ids: list[str] = []
 
     async def starting(self, app: RunningService) -> None:
-        """Reset for a start or restart of the app."""
         self.at, self._ending = None, False
         self.came.clear()
 
@@ -61,7 +60,7 @@ class Probe(Extension):
         return {}
 
     def finished(self, handling: Handling) -> None:
-        """Report progress to the clock. A retry waits or calls the handler next, and is not reported."""
+        """Report progress to the clock, except for retries."""
         if handling.outcome != "retried":
             self._clock.stir()
 
@@ -128,11 +127,7 @@ class Probe(Extension):
                     await admin.abort_transaction(name)
 
     async def came_or_stopped(self) -> None:
-        """Wait until the app has partitions, or has stopped. `App.wait` raises the reason.
-
-        Raises:
-            AssertionError: neither happened in time.
-        """
+        """Wait until the app has partitions, or has stopped; `AssertionError` after `REACH_S`."""
         if self._app.worker is not None:
             await _either(self.came, self._app, f"app {self._app.name} was given no partitions")
 

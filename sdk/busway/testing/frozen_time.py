@@ -1,13 +1,10 @@
 """The time of an app under test, frozen until the test advances it.
 
-Here: `FrozenTime`, a second clock on one event loop.
+Here: `FrozenTime`, a second clock on one event loop; its scope: `TestBus.advance`.
 Not here: choosing the clock of a wait (`busway.net.clock`), a test bus's use of it (`clock`).
 
-Frozen: waits between attempts, the commit interval, windows of batches, an outbox's intervals, and all asyncio waits
-and deadlines of handlers, dependencies, extensions, the lifespan and their tasks. Real: clients, broker, registry,
-reading of tables, a drain, the test, wall clocks. So joining a group, reconnecting and heartbeats need no `advance`.
-
-A timer belongs to the app where `WAITS_IN` of its context is not `Time.REAL`; tasks inherit it from the app's start.
+Since clients, broker and registry keep real time, joining a group, reconnecting and heartbeats need no `advance`. A
+timer belongs to the app where `WAITS_IN` of its context is not `Time.REAL`; tasks inherit it from the app's start.
 """
 
 import asyncio
@@ -28,13 +25,13 @@ REACT_S: Final = 20.0
 _CALM_S: Final = 0.001
 """Silence on all sockets required before time advances."""
 _BRIEF_S: Final = 0.02
-"""A real timer due this soon delays the advance. Example: a producer's batch."""
+"""A real timer due this soon delays the advance, such as a producer's batch."""
 _BRIEF_MAX_S: Final = 0.2
 """Longest delay by a chain of such timers."""
 _SAME_S: Final = 1e-6
 """Closer moments count as equal, because sums of floats are inexact."""
 _TICK_S: Final = 1e-9
-"""Advance by a wait that is over already. Otherwise a loop that waits for a rest too small to add would never end."""
+"""Advance by a wait that is over already; a rest too small to add would otherwise loop forever."""
 
 
 class FrozenTime:
@@ -146,7 +143,7 @@ class FrozenTime:
         return future
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Replace the loop's `selector.select`. Without ready sockets, time advances if the test wants it."""
+        """Replace `selector.select`: without ready sockets, time advances to the test's target."""
         self._pass()
         if self._end_waits():
             return self._poll(0)

@@ -38,11 +38,7 @@ class _Elsewhere:
 
 @contextlib.contextmanager
 def cluster_in_thread() -> Iterator[Cluster]:
-    """Run a fresh broker and registry in a thread within the block.
-
-    Raises:
-        MissingExtra: the registry's packages are not installed; the text names the extra.
-    """
+    """Run a fresh broker and registry in a thread within the block; `MissingExtra` as `running_cluster`."""
     started: Future[tuple[Cluster, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def run() -> None:

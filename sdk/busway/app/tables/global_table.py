@@ -32,7 +32,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 _NOTHING: Final[Mapping[str, int]] = {}
 _POLL_MS: Final = 500
-"""Maximum wait of a read for a record; a record ends it at once."""
+"""Maximum wait of a fetch; a record ends it at once."""
 _FIRST_WAIT_S: Final = 0.1
 _LONGEST_WAIT_S: Final = 5.0
 """Backoff when the topic cannot be read: doubles from the first wait to the longest."""
@@ -40,10 +40,6 @@ _LONGEST_WAIT_S: Final = 5.0
 
 class GlobalTable(Rows[K, V], Extension):
     """All rows of a topic by key, in every instance; made by `App.global_table`.
-
-    Args:
-        topic: of the rows.
-        partitions, configs: as for `App.global_table`.
 
     Raises:
         BadDeclaration: the key type is not hashable.
@@ -67,8 +63,9 @@ class GlobalTable(Rows[K, V], Extension):
         self._following: asyncio.Task[None] | None = None
 
     async def put(self, key: K, value: V) -> RecordMetadata:
-        """Write a row and wait for its acknowledgement. It is in memory, here and elsewhere, once it is read: see
-        `caught_up`.
+        """Write a row and wait for its acknowledgement.
+
+        It is in memory, here and elsewhere, once it is read: see `caught_up`.
 
         Raises:
             Unencodable: the key or the value is of another type.

@@ -43,20 +43,14 @@ class RowOrigin:
     written_ms: int = HERE_MS
 
     def after(self, topic: str, offset: int) -> "RowOrigin":
-        """Return a copy that includes that event."""
         return RowOrigin(partition=self.partition, included={**self.included, topic: offset})
 
     def header(self) -> tuple[str, bytes]:
-        """Return the `INCLUDED` header for a record of the row."""
         return INCLUDED, ",".join(f"{topic}@{offset}" for topic, offset in sorted(self.included.items())).encode()
 
     @staticmethod
     def read(partition: int, header: bytes | None, written_ms: int = HERE_MS) -> "RowOrigin":
-        """Parse the header of a row's record.
-
-        Raises:
-            ValueError: the header has another format.
-        """
+        """Parse the header of a row's record; `ValueError` for another format."""
         pairs = (pair.rpartition("@") for pair in (header or b"").decode().split(",") if pair)
         included = {topic: int(offset) for topic, _, offset in pairs}
         return RowOrigin(partition=partition, included=included, written_ms=written_ms)
@@ -100,15 +94,12 @@ class Rows(Mapping[K, V]):
     @overload
     def get(self, key: K, /, default: V | D) -> V | D: ...
     def get(self, key: K, /, default: Any = None) -> Any:
-        """Return the value of a key, or `default`."""
         return self._rows.get(key, default)
 
     def items(self) -> ItemsView[K, V]:
-        """Return a view of keys and values."""
         return self._rows.items()
 
     def values(self) -> ValuesView[V]:
-        """Return a view of values."""
         return self._rows.values()
 
     def changes(self, maxsize: int | None = None) -> "AbstractContextManager[asyncio.Queue[tuple[K, V | None]]]":
@@ -144,7 +135,7 @@ class Rows(Mapping[K, V]):
         return set() if origin is None else {origin.partition, *self._behind.get(key, ())}
 
     def _set_row(self, key: K, value: V | None, origin: RowOrigin) -> None:
-        """Set the row of a key in the partition of `origin`, and notify subscribers; None as the value removes it."""
+        """Set a row in the partition of `origin` and notify subscribers; None removes it."""
         shown = self._origins.get(key)
         if shown is not None and (shown.partition != origin.partition or key in self._behind):
             self._set_among(key, value, origin, shown)
@@ -158,7 +149,7 @@ class Rows(Mapping[K, V]):
         self._changes.put((key, value))
 
     def _set_among(self, key: K, value: V | None, origin: RowOrigin, shown: RowOrigin) -> None:
-        """Do `_set_row` where another partition has a row of this key."""
+        """Do `_set_row` if another partition has a row of this key."""
         behind = self._behind.pop(key, {})
         rows = {**behind, shown.partition: (self._rows[key], shown)}
         if value is None:
@@ -226,9 +217,7 @@ class Attempt(Generic[K, V]):
         rows._set_row(key, value, now)
 
     def _after(self, origin: RowOrigin | None) -> RowOrigin:
-        """Return the row's origin with the event included; shared where possible, because a batch may change many
-        rows.
-        """
+        """Return the origin with the event included; shared, because a batch may change many rows."""
         if origin is not None and not origin.included.keys() <= {self.topic}:
             return origin.after(self.topic, self.offset)
         if self.shared is None:
@@ -236,7 +225,7 @@ class Attempt(Generic[K, V]):
         return self.shared
 
     def keep(self) -> None:
-        """Keep what was put until now: it is written, and not undone any more."""
+        """Make changes so far permanent: they are written."""
         self.before.clear()
         self.put.clear()
         self.unsent.clear()

@@ -80,7 +80,7 @@ class SimulatedBus:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """Write a record and wait for its acknowledgement. Retries through failures of connections and brokers.
+        """Write a record and wait for its acknowledgement, retrying through failures of connections and brokers.
 
         Raises:
             Unencodable: the value or the key is of another type.
@@ -122,7 +122,6 @@ class SimulatedBus:
         return [await dead_letter_of(record, topic, self._serdes) for record in records]
 
     async def close(self) -> None:
-        """Disconnect."""
         if self._producer is not None:
             await self._producer.stop(0)
         await self._serdes.close()

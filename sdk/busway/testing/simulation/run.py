@@ -35,7 +35,7 @@ BROKER: Final = "broker"
 REGISTRY: Final = "registry"
 REGISTRY_PORT: Final = 8081
 REST_S: Final = 300.0
-"""Limit after the last fault for handling everything. A lost member's session takes 45 s of it."""
+"""Limit after the last fault for handling everything; a lost member's session takes 45 s of it."""
 QUIET_S: Final = 0.5
 """Interval of checking that."""
 AGAIN_S: Final = 1.0
@@ -49,12 +49,7 @@ Work = Callable[[SimulatedBus], Awaitable[Any] | Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A simulation's parts that no seed changes.
-
-    Attributes:
-        outcomes: hold once everything is handled.
-        invariants: hold always.
-    """
+    """A simulation's parts that no seed changes; `outcomes` hold at the end, `invariants` always."""
 
     service: Service
     instances: int

@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 def ddmin(items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> list[Item]:
     """Return a failing part of `items` from which none can be removed.
 
-    The result is the last input for which `fails` returned true.
+    It is the last input for which `fails` returned true.
     """
     left, chunks = list(items), 2
     if left and fails([]):

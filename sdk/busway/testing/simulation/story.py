@@ -27,8 +27,6 @@ class _Line:
 
 
 class Story:
-    """The events of a history."""
-
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._lines: list[_Line] = []
