@@ -1,8 +1,7 @@
 """A service made of decorated functions.
 
 Here: `Application`: starting, stopping, reading.
-Not here: declaring (`declaring`), sending (`sending`), the consume loop (`handling.worker`), signals (`serving`), `App`
-(`busway.testable_app`).
+Not here: declarations (`declaring`), sending (`sending`), the consume loop (`handling.worker`), signals (`serving`).
 """
 
 import asyncio
@@ -46,7 +45,7 @@ logger = logging.getLogger("busway.app")
 FAREWELL_S: Final = 5.0
 """Seconds beyond drain_timeout_s for the last commit, leaving the group and sends in flight.
 
-What is not committed by then is handled again. A supervisor may kill the process soon after (Kubernetes after 30 s).
+A supervisor may kill the process soon after (Kubernetes after 30 s).
 """
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 """Timeout of transactions, at most the session timeout; `producer={"transaction_timeout_ms": …}` overrides it.
@@ -331,11 +330,7 @@ class Application(TableDeclarations):
         return self._started_queues if self.is_running else []
 
     def open_output(self, topics: Collection[str], partition: int) -> OpenOutput | None:
-        """Return output that commits with records handled exactly once of these topics' partition.
-
-        Returns:
-            None if this instance does not have the partition.
-        """
+        """Return output that commits with these topics' exactly_once partition; None if it is not assigned."""
         worker = self.worker
         assigned = None if worker is None else worker.exactly_once_partition(topics, partition)
         if worker is None or worker.transactor is None or assigned is None:
@@ -347,7 +342,7 @@ class Application(TableDeclarations):
     async def read(
         self, topic: Topic[K, V], *, partitions: Iterable[int] | None = None
     ) -> AsyncIterator[ConsumerRecord[K, V]]:
-        """Read all committed records of a topic, or of some partitions, up to the current end.
+        """Read committed records of a topic, or of some partitions, up to the current end.
 
         Waits for open transactions.
 

@@ -1,7 +1,7 @@
 """Changes, for current subscribers.
 
-Here: `Feed`, shared by tables and pages.
-Not here: the changes; writing them to a page (`busway.web.events`).
+Here: `Feed`.
+Not here: writing changes to a page (`busway.web.events`).
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class Feed(Generic[T]):
         self._listeners: set[asyncio.Queue[T]] = set()
 
     def put(self, change: T) -> None:
-        """Publish a change without waiting; a full queue drops its oldest change."""
+        """Publish a change without waiting."""
         for queue in self._listeners:
             if queue.full():
                 queue.get_nowait()

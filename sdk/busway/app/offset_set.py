@@ -1,6 +1,6 @@
 """Finished records of a partition, where they do not finish in order.
 
-Here: a set of offsets as a prefix and runs behind it, and its text in the metadata of a committed offset.
+Here: a set of offsets as a prefix and runs, and its text in an offset's metadata.
 Not here: committing it (`handling.assigned_partition`, `dead_letters.replay`).
 
 The text `1;3+2,5+1` means: version 1; from the committed offset, three are not done, then two are; five are not, then
@@ -44,11 +44,9 @@ class OffsetSet:
 
     @property
     def end(self) -> int:
-        """The highest offset in it, plus one."""
         return self._runs[-1][1] if self._runs else self.below
 
     def from_offset(self, offset: int) -> list[tuple[int, int]]:
-        """Return its runs from `offset` on."""
         return [(max(first, offset), end) for first, end in self._runs if end > offset]
 
     def copy(self) -> "OffsetSet":

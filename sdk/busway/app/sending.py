@@ -1,6 +1,6 @@
 """Sending by an app.
 
-Here: `Sending`: at once or, from an exactly_once handler, with its transaction; dead letters.
+Here: at once or, from an exactly_once handler, with its transaction; dead letters.
 Not here: transactions (`handling.transactor`), the producer (`busway.producer`).
 """
 
@@ -53,27 +53,25 @@ class Sending(ABC):
 
     @property
     def serdes(self) -> Serdes:
-        """The serdes of its topics; `NotRunning` if the app does not run."""
         if self._serdes is None or self._producer is None:
             raise NotRunning(f"app {self.name} is not running; use `async with app:` or `busway run`")
         return self._serdes
 
     @property
     def producer(self) -> Producer:
-        """The producer outside of transactions; `NotRunning` if the app does not run."""
         if self._producer is None:
             raise NotRunning(f"app {self.name} is not running; use `async with app:` or `busway run`")
         return self._producer
 
     def new_serdes(self) -> Serdes:
-        """Create serdes with its registry and naming, for use while it does not run; the caller closes them."""
+        """Create serdes for use while the app does not run; the caller closes them."""
         return Serdes(
             app=self.name, registry_url=self.schema_registry, register=self._register_schemas, naming=self._naming
         )
 
     @abstractmethod
     def open_output(self, topics: Collection[str], partition: int) -> OpenOutput | None:
-        """Return output that commits with handled records of these topics' partition; None if not assigned."""
+        """As `TopicOwner.open_output`."""
 
     async def send(
         self,
@@ -180,7 +178,7 @@ class Sending(ABC):
 
 
 def _kept(record: Outgoing) -> "asyncio.Future[RecordMetadata]":
-    """Return the metadata for a record that is sent after the handler; the offset is -1."""
+    """Return metadata for a record sent after the handler; the offset is -1."""
     kept: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
     partition = -1 if record.partition is None else record.partition
     now_ms = current_machine().wall_ms() if record.timestamp_ms is None else record.timestamp_ms

@@ -1,6 +1,6 @@
 """Typed keys and values of an app's topics ↔ bytes.
 
-Here: one serde for each part of each topic, and `ConsumerRecord`s.
+Here: one serde for each part of each topic.
 Not here: the serdes (`busway.serde`), sending (`sending`).
 """
 
@@ -31,10 +31,7 @@ _LONGEST_WAIT_S: Final = 10.0
 class Serdes:
     """Conversion of an app's records to typed values and back.
 
-    Args:
-        app: its name, for messages.
-        register: register schemas; else they must exist.
-        naming: of subjects.
+    `app` is for messages. Without `register`, schemas must exist.
     """
 
     def __init__(self, *, app: str, registry_url: str | None, register: bool, naming: SubjectNaming) -> None:
@@ -171,9 +168,6 @@ async def load_patiently(
     missing: SchemaMissing, record: Record, rest: Callable[[float], Awaitable[None]] = REAL_TIME.sleep
 ) -> None:
     """Fetch the schema of a record, retrying while the registry is unavailable.
-
-    Args:
-        rest: waits so many seconds.
 
     Raises:
         Undecodable: the registry has no such schema.

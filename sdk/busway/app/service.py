@@ -1,7 +1,7 @@
 """A running service, as its parts and extensions see it.
 
-Here: `RunningService`, implemented by `App`, and the status of its workers, as protocols.
-Not here: running it (`application`), the app as its topics see it (`model.topic`).
+Here: `RunningService`, implemented by `App`, and its workers' status.
+Not here: running it (`application`), the app as topics see it (`model.topic`).
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ class WorkerStatus(Protocol):
     """Progress of the handlers of partitions."""
 
     def parked(self) -> Mapping[TopicPartition, int]:
-        """Return the number of records that wait for their next attempt, by partition."""
+        """Return the number of records between attempts, by partition."""
 
     @property
     def outcomes(self) -> Outcomes | None:

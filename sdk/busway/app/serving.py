@@ -1,6 +1,6 @@
 """An app that runs until a signal.
 
-Here: the signals and their effect on an app that starts or runs.
+Here: signals while an app starts or runs.
 Not here: starting and stopping (`application`).
 """
 

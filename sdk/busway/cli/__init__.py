@@ -1,6 +1,6 @@
 """The `busway` command.
 
-Here: the list of commands. Only the called one's module is imported; help imports all.
+Here: the list of commands; only the called one's module is imported.
 Not here: the commands (a module each), output (`output`).
 """
 
@@ -44,7 +44,6 @@ def _version(asked: bool) -> None:
 
 
 def build(wanted: str | None = None) -> typer.Typer:
-    """Build the command line with all commands, or only the wanted one."""
     app = typer.Typer(
         name="busway",
         help="An event bus for Python teams: broker, schema registry, services.",

@@ -15,7 +15,6 @@ _NOBODY = "nobody"
 
 
 def explanation(group: str, rebalances: Sequence[Rebalance]) -> str:
-    """Format all rebalances, oldest first."""
     if not rebalances:
         return f"{group}: no rebalance since its coordinator started"
     return harmless("\n".join(line for rebalance in rebalances for line in _lines(rebalance)))

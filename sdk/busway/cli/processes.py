@@ -33,8 +33,6 @@ _LONGEST_WAIT_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """`busway run` for one process; None omits an option."""
-
     target: str
     http: str | None
     insecure: bool
@@ -78,7 +76,6 @@ class Stopping:
         self.asked.set()
 
     def ask(self) -> None:
-        """Stop the children, as SIGTERM does."""
         if not self.asked.is_set():
             self._signal(signal.SIGTERM)
 
@@ -112,7 +109,6 @@ class Child:
         return code
 
     async def end(self) -> int:
-        """Send SIGTERM and wait until it has drained."""
         _send(self._process, signal.SIGTERM)
         return await self.ended()
 

@@ -1,6 +1,6 @@
-"""`busway run --reload`: restarts on changes of the source.
+"""`busway run --reload`: restarts on changes of the source, for development.
 
-Here: watching files and restarting a process. For development only: each change drains and restarts the service.
+Here: watching files and restarting a process.
 Not here: the process (`processes`).
 """
 

@@ -1,6 +1,6 @@
 """Target offsets of `busway groups reset`.
 
-Here: options with the meaning of `kafka-consumer-groups --reset-offsets`, and the resulting offsets.
+Here: options as of `kafka-consumer-groups --reset-offsets`, and the resulting offsets.
 Not here: changing them (`groups`).
 """
 

@@ -70,7 +70,6 @@ def find_app(target: str) -> App:
 
 
 def _where(problem: Exception) -> str:
-    """Format an exception in one line, with the user's line."""
     if isinstance(problem, SyntaxError):
         return f"{problem.filename}:{problem.lineno}: {type(problem).__name__}: {problem.msg}"
     theirs = [frame for frame in traceback.extract_tb(problem.__traceback__) if _is_theirs(frame.filename)]
@@ -119,8 +118,6 @@ def make_static(app: App, instance_id: str) -> None:
 
 
 class _Tally(Extension):
-    """Counts of the app, kept after its end."""
-
     def __init__(self, app: App) -> None:
         self._app = app
         self.text: str | None = None

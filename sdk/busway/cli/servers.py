@@ -1,7 +1,7 @@
 """`busway up`, `busway broker`, `busway registry`.
 
 Here: options → settings, output at start.
-Not here: the servers; they are extras and imported on use.
+Not here: the servers, which are extras.
 """
 
 import asyncio

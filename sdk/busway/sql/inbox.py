@@ -137,7 +137,7 @@ class Sql(Extension):
         return self._lock
 
     async def create_tables(self) -> None:
-        """Create missing tables; safe when several instances do so at once."""
+        """As `create_all`."""
         await create_all(self._engine, self._tables)
 
     async def forget(self, group: str, topic: str | None = None) -> None:

@@ -49,8 +49,6 @@ _LONGEST_TYPE: Final = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxStatus:
-    """Unpublished rows of a topic."""
-
     topic: str
     waiting: int
     oldest_s: float
@@ -100,7 +98,7 @@ class Outbox(Extension):
         self._relay: Relay | None = None
 
     async def create_tables(self) -> None:
-        """Create missing tables; safe when several instances do so at once."""
+        """As `create_all`."""
         await create_all(self._engine, self._tables)
 
     async def send(

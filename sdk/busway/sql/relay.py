@@ -82,7 +82,6 @@ class Relay:
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.published = 0
-        """Rows published and deleted, or marked."""
         self.worked = asyncio.Event()
         """Set after each round; the waiter clears it."""
         self.leading = asyncio.Event()

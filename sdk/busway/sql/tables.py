@@ -97,7 +97,6 @@ class Tables:
         )
 
     def create(self, connection: Connection) -> None:
-        """Create missing tables; safe when several instances do so at once."""
         if connection.dialect.name == "postgresql":
             # IF NOT EXISTS does not prevent a collision of concurrent creations of a type.
             connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": _LOCK_NAME})

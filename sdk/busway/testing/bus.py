@@ -1,6 +1,6 @@
 """`app.test()`: an app on a fresh broker and registry, on real sockets, in this process.
 
-Here: starting and stopping them, and the operations of a test. Nothing is faked.
+Here: starting and stopping them, and a test's operations.
 Not here: the app's time (`clock`), killing the app at a step (`crash`).
 """
 
@@ -55,8 +55,6 @@ class Broker(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Addresses and broker of a test bus."""
-
     bootstrap_servers: str
     schema_registry: str
     broker: Broker
@@ -357,7 +355,7 @@ async def _is_behind(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> 
 
 @contextlib.asynccontextmanager
 async def running_test_bus(app: Application, *, clock: ClockName = "skip") -> AsyncIterator[TestBus]:
-    """Run the app on a fresh broker and registry within the block; arguments and errors as `App.test`."""
+    """Run the app on a fresh broker and registry within the block; clock and errors as in `App.test`."""
     _refuse_running(app)
     async with running_cluster() as cluster, bus_on(cluster, app, clock=clock) as bus:
         yield bus
@@ -365,11 +363,6 @@ async def running_test_bus(app: Application, *, clock: ClockName = "skip") -> As
 
 @contextlib.asynccontextmanager
 async def running_cluster() -> AsyncIterator[Cluster]:
-    """Run a fresh broker and registry in this process.
-
-    Raises:
-        MissingExtra: the registry's packages are not installed.
-    """
     need("registry", "app.test()")
     from busway_bus.testing.local_cluster import LocalCluster
     from busway_registry.config import RegistryConfig

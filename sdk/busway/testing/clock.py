@@ -1,6 +1,6 @@
 """The app's time under test.
 
-Here: skipped waits between attempts (`SkippedTime`), and time that only the test advances (`ManualTime`).
+Here: skipped waits between attempts, and time that only the test advances.
 Not here: the two clocks of an event loop (`frozen_time`).
 """
 
@@ -14,8 +14,6 @@ ClockName: TypeAlias = Literal["skip", "manual"]
 
 
 class Clock(Protocol):
-    """The clock of an app under test."""
-
     waited_s: list[float]
     """Waits between attempts, in order."""
 
@@ -26,7 +24,7 @@ class Clock(Protocol):
         """Start the app within. Its time passes, and tasks created are the app's."""
 
     def passing(self) -> AbstractContextManager[None]:
-        """Run the app's time in real time within the block."""
+        """Run the app's time in real time."""
 
     def stir(self) -> None:
         """Note that the app has done something."""

@@ -1,6 +1,6 @@
 """Killing an app under test at a named step, as a process is killed.
 
-Here: waiting for the step, and dropping everything without notice to peers.
+Here: waiting for the step, dropping everything without notice to peers.
 Not here: restarting (`bus`).
 """
 
@@ -34,8 +34,6 @@ def crash_points(*only: str) -> tuple[str, ...]:
 
 
 class Probe(Extension):
-    """An extension for watching and killing an app under test."""
-
     def __init__(self, clock: "Clock", app: Application) -> None:
         self.came = asyncio.Event()
         """Set once partitions were assigned since the last start."""
@@ -60,7 +58,6 @@ class Probe(Extension):
         return {}
 
     def finished(self, handling: Handling) -> None:
-        """Report progress to the clock, except for retries."""
         if handling.outcome != "retried":
             self._clock.stir()
 
@@ -79,7 +76,6 @@ class Probe(Extension):
         await asyncio.Event().wait()
 
     def arm(self, point: str) -> None:
-        """Kill the app at its next arrival at that step."""
         crash_points(point)
         assert self.point is None, f"the app is to be killed at {self.point} already"
         self.point, self.at = point, None

@@ -1,7 +1,7 @@
 """The time of an app under test, frozen until the test advances it.
 
-Here: `FrozenTime`, a second clock on one event loop; its scope: `TestBus.advance`.
-Not here: choosing the clock of a wait (`busway.net.clock`), a test bus's use of it (`clock`).
+Here: a second clock on one event loop; for its scope see `TestBus.advance`.
+Not here: choosing the clock of a wait (`busway.net.clock`), its use by a test bus (`clock`).
 
 Since clients, broker and registry keep real time, joining a group, reconnecting and heartbeats need no `advance`. A
 timer belongs to the app where `WAITS_IN` of its context is not `Time.REAL`; tasks inherit it from the app's start.
@@ -72,7 +72,6 @@ class FrozenTime:
         await done
 
     async def sleep(self, seconds: float) -> None:
-        """Wait in the app's time, whatever the caller's context."""
         done = self._loop.create_future()
         timer = self._arm(self.now_s + seconds, lambda: done.done() or done.set_result(None), ())
         try:
@@ -107,7 +106,6 @@ class FrozenTime:
         return self._timers[0][0] - self.now_s if self._timers else None
 
     def even(self) -> float:
-        """Move to the next whole second and return it."""
         self.now_s = float(math.ceil(self.now_s))
         return self.now_s
 
@@ -185,7 +183,6 @@ class FrozenTime:
         self._passed_at_s = now_s
 
     def _move(self) -> None:
-        """Advance to the next wait's end, or to the test's target."""
         self._forget_cancelled()
         until_s, _, done = self._targets[0]
         due_s = self._timers[0][0] if self._timers else math.inf

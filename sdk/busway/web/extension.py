@@ -66,14 +66,12 @@ class Web(Extension):
         self.insecure = insecure
         self.metrics = metrics or Metrics()
         self.url: str | None = None
-        """Address while serving, else None."""
         self._asgi = asgi or application([])
         self._stack = AsyncExitStack()
 
     # Paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve health and metrics; pass other paths to the service's application."""
         own = {"/health/live": self._live, "/health/ready": self._ready, "/metrics": self._metrics}
         answer = own.get(scope.get("path", "")) if scope["type"] == "http" else None
         if answer is None:

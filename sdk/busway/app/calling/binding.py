@@ -1,7 +1,7 @@
 """A handler's signature → its call.
 
-Here: what each parameter gets; parameters that nothing fits are refused at declaration.
-Not here: creating dependencies (`depends`), layers around a call (`layers`).
+Here: what each parameter gets; refusing, at declaration, parameters that nothing fits.
+Not here: creating dependencies (`depends`), layers (`layers`).
 
 | parameter | gets |
 |---|---|
@@ -58,8 +58,8 @@ class Bound:
 class Binder:
     """Binding of the parameters of one handler and its dependencies.
 
-    `transaction`: whether there is a `tx`. `group`: of a queue, else None. `shared` is None while handlers are only
-    declared. `overrides` replace dependencies by a function, or by a value that is not callable.
+    `transaction`: whether there is a `tx`. `group`: of a queue, else None. `shared`: None while handlers are only
+    declared. `overrides`: functions or values that replace dependencies.
     """
 
     topics: Sequence[Topic[Any, Any]]
@@ -86,7 +86,6 @@ class Binder:
         return Bound(_call(function, typing.cast("Mapping[str, Get]", parts), self.shared), ())
 
     def parts(self, function: Callable[..., Any]) -> Parts:
-        """Return what each parameter gets; `BadDeclaration` if nothing fits."""
         try:
             signature = inspect.signature(function)
             hints = typing.get_type_hints(_annotated(function), include_extras=True)
@@ -305,7 +304,6 @@ async def _in_thread(function: Callable[..., Any], arguments: dict[str, Any], sh
 
 
 def _annotated(function: Any) -> Any:
-    """Unwrap a class, an object or a partial to the function called."""
     while isinstance(function, functools.partial):
         function = function.func
     if inspect.isclass(function):

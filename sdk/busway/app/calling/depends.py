@@ -1,6 +1,6 @@
 """Handler arguments besides the record: `Depends(fn)` and `Context`.
 
-Here: both markers; calling, caching and closing dependencies.
+Here: both; calling, caching and closing dependencies.
 Not here: matching parameters (`binding`).
 """
 
@@ -30,8 +30,6 @@ SCOPES: Final[tuple[Scope, ...]] = ("record", "app")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The marker that `Depends` returns."""
-
     fn: Callable[..., Any]
     scope: Scope
 
@@ -118,7 +116,7 @@ _NOTHING: Final = object()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dependency:
-    """A dependency with its own parameters bound; `run` is `fn` or its override."""
+    """A dependency with bound parameters; `run` is `fn` or its override."""
 
     fn: Callable[..., Any]
     run: Callable[..., Any]

@@ -1,8 +1,7 @@
 """A handler and the layers around its call.
 
-Here: from the inside: the bound function, sending its result, the transaction, the app's extensions; refused
-contradictions.
-Not here: retries (`attempts`), the order of records (`schedule`).
+Here: from the inside: the bound function, sending its result, the transaction, extensions.
+Not here: retries (`attempts`), order (`schedule`).
 
 A transaction commits only when all sends of the handler are acknowledged: a record marked as handled is not handled
 again, so its sends would be lost.

@@ -15,5 +15,4 @@ REPLAY_HANDLER: Final = "busway_replay-for-handler"
 
 
 def is_for_others(record: Record, group: bytes) -> bool:
-    """Return whether a record was replayed for another group than this."""
     return any(name == REPLAY_HEADER and value != group for name, value in record.headers)

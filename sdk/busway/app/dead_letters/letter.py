@@ -1,7 +1,7 @@
 """Dead letters as values, and their selection.
 
-Here: parsing records of a dead-letter topic from their headers; pure.
-Not here: writing the headers (`model.retry`), finding and replaying (`replay`).
+Here: parsing their headers; pure.
+Not here: writing headers (`model.retry`), finding and replaying (`replay`).
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ class DeadLetter:
 
     @property
     def says_why(self) -> bool:
-        """Whether it has the headers of a dead letter, from a handler or a share group (KIP-1191)."""
+        """Whether it has headers of a dead letter, from a handler or a share group (KIP-1191)."""
         return bool(
             self.original or self.group or self.error or any(name.startswith(_SHARE) for name, _ in self.headers)
         )
@@ -58,7 +58,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterSummary:
-    """Dead letters of one handler and one exception in one topic; `newest_ms` is the time of the last one."""
+    """Dead letters of one handler and exception in one topic; `newest_ms` is the time of the last one."""
 
     topic: str
     group: str

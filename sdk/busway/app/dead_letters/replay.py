@@ -1,8 +1,7 @@
 """Finding, replaying and discarding dead letters.
 
 Here: `DeadLetters`, for services, consoles and `busway dlq`.
-Not here: parsing (`letter`), writing dead letters (`handling.attempts`), skipping records replayed for others
-(`headers`).
+Not here: parsing (`letter`), writing (`handling.attempts`), skipping records replayed for others (`headers`).
 
 A dead letter is never changed or deleted. Those replayed or discarded are committed offsets of the group `<dead-letter
 topic>.replayed`: everything below the offset, and runs beyond it in its metadata (`offset_set`). Bound: 4 KiB of
@@ -44,7 +43,7 @@ _LATEST: Final = -1
 
 
 class NotDeadLetters(BuswayError):
-    """A topic holds a record that is no dead letter; the text names it and how to list dead-letter topics."""
+    """A topic holds a record that is no dead letter; the text names it."""
 
 
 class TooManyGaps(BuswayError):
@@ -84,7 +83,6 @@ class DeadLetters:
     # Finding
 
     async def topics(self, group: str | None = None) -> list[str]:
-        """List the dead-letter topics of one group or of all."""
         suffix = f".{group}{SUFFIX}" if group is not None else SUFFIX
         return [name for name in await self._admin.list_topics() if name.endswith(suffix)]
 
@@ -134,7 +132,7 @@ class DeadLetters:
     async def _read(
         self, topic: str, selection: DeadLetterSelection, done: dict[TopicPartition, OffsetSet], *, open_only: bool
     ) -> AsyncGenerator[DeadLetter, None]:
-        """Read dead letters; offsets without a record (markers, deleted ones) are added to `done`."""
+        """Read dead letters; add offsets without a record (markers, deleted ones) to `done`."""
         next_offset = {partition: offsets.below if open_only else 0 for partition, offsets in done.items()}
         partitions = None if selection.partition is None else [selection.partition]
         count = 0
@@ -222,9 +220,7 @@ class DeadLetters:
 
         Raises:
             BrokerError: there is no such topic.
-            NotDeadLetters: the topic holds other records, and its name is not that of a dead-letter topic; nothing was
-                marked.
-            TooManyGaps: see the module; nothing was marked.
+            NotDeadLetters, TooManyGaps: as `read` and `replay`; nothing was marked.
         """
         marking = _Marking(self, self._admin, topic, await self._done(topic))
         letters = [
@@ -262,7 +258,7 @@ class _Marking:
                 )
 
     async def mark(self, letters: Sequence[DeadLetter]) -> None:
-        """Commit the marks, merged with those committed by other processes meanwhile."""
+        """Commit the marks, merged with those of other processes."""
         if not letters:
             return
         for partition, done in (await self._letters._done(self._topic)).items():
@@ -292,7 +288,7 @@ class _Sender:
         return await self.flush() if len(self._window) >= self._size else []
 
     async def flush(self) -> list[DeadLetter]:
-        """Send and mark the window; return the acknowledged part, which is marked also if a send failed.
+        """Send and mark the window; return it. If a send fails, only acknowledged letters are marked.
 
         Raises:
             TooManyGaps: nothing of it was sent.

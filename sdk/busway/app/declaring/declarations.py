@@ -1,6 +1,6 @@
 """Declarations of a service: its topics and its handlers.
 
-Here: `Declarations`, the decorators, and immediate refusals.
+Here: the decorators, and immediate refusals.
 Not here: running anything (`application`).
 """
 
@@ -65,8 +65,8 @@ class Declarations(Sending):
         self.queue_routes: list[Route] = []
         self.extensions: list[Extension] = []
         self.overrides: dict[Callable[..., Any], Any] = {}
-        """Replacements of dependencies by the function named in `Depends`: functions or plain values; used from the
-        next start on.
+        """Replacements of dependencies, by the function named in `Depends`, from the next start on: functions or
+        values.
         """
         self._on_assigned: list[Assigned] = []
         self._bound = False

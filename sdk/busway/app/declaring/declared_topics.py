@@ -1,7 +1,7 @@
 """The declared topics of an app, on the brokers.
 
-Here: which ones it creates, and which must exist.
-Not here: declaring them (`declarations`), creating topics (`busway.admin.missing`).
+Here: which it creates, and which must exist.
+Not here: declaring (`declarations`), creating (`busway.admin.missing`).
 """
 
 import difflib

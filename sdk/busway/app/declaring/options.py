@@ -1,6 +1,6 @@
 """Options of an app for its producer and its consumer.
 
-Here: refusing illegal ones when the app is made, and the app's additions.
+Here: refusing illegal ones, and the app's additions.
 Not here: their meaning (`busway.options`).
 """
 

@@ -19,8 +19,6 @@ V = TypeVar("V")
 
 
 class TableDeclarations(Declarations):
-    """Topics, handlers and tables of an app."""
-
     @overload
     def table(
         self,

@@ -1,6 +1,6 @@
 """Calling the extensions of an app.
 
-Here: which extension overrides which method, so that the others cost nothing; one error for their failures.
+Here: which extension overrides which method, so that the others cost nothing.
 Not here: the interface (`extension`), when it is called (`application`, `handling`).
 """
 
@@ -122,7 +122,6 @@ class Hooks:
                 raise _failed(extension, f"reached({point!r})", problem) from problem
 
     async def reached_each(self, point: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Notify extensions of a step for each partition, if any watches steps."""
         if self.stepped:
             for partition, offset in offsets.items():
                 await self.reached(point, partition, offset)

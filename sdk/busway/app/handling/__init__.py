@@ -1,7 +1,7 @@
 """A record's way through the handlers of a service.
 
 Inwards: `worker` reads, and gives each partition's records to a `lane` (`batches` for batch handlers) per handler;
-`schedule` chooses the next record; `attempts` calls the handler through `busway.app.calling`; `busway.app.model.retry`
-decides after a failure. Outwards: `completed_offsets` keeps the finished prefix of the partition, `worker` commits.
-`loop_watchdog` names a handler that blocks the event loop.
+`schedule` chooses the next record; `attempts` calls the handler; `busway.app.model.retry` decides after a failure.
+Outwards: `completed_offsets` keeps the finished prefix, `worker` commits. `loop_watchdog` names a handler that blocks
+the event loop.
 """

@@ -1,6 +1,6 @@
 """An assigned partition of the app.
 
-Here: `AssignedPartition`: its lanes, their records, its bounds.
+Here: its lanes, their records, its bounds.
 Not here: its offsets (`partition_offsets`), feeding it (`worker`).
 """
 
@@ -24,8 +24,7 @@ LOW_WATER: Final = 4
 AHEAD_MAX: Final = 20_000
 """Records between the lowest unfinished one and the last received; above, the partition is paused.
 
-Those finished ahead are committed as metadata. `offset_set` has room for some 800 gaps; records behind those are
-redelivered.
+Finished ones are committed as metadata. `offset_set` has room for some 800 gaps; records behind those are redelivered.
 """
 
 
@@ -37,7 +36,6 @@ class AssignedPartition(PartitionOffsets):
         self.lanes = lanes
 
     def add(self, records: Iterable[Record], group: bytes) -> None:
-        """Add received records, in order of offset."""
         items: list[InFlightRecord] = []
         chosen: dict[InFlightRecord, Sequence[Lane]] = {}
         for record in records:

@@ -1,7 +1,7 @@
 """One handler's attempts at a record, and dead letters.
 
-Here: reading a record, calling the handler with its deadline, notifying extensions, dead-lettering.
-Not here: the order of records and waiting between attempts (`lane`), retry rules (`busway.app.model.retry`).
+Here: reading a record, calling the handler with its deadline, dead-lettering.
+Not here: waiting between attempts (`lane`), retry rules (`busway.app.model.retry`).
 """
 
 import asyncio
@@ -64,7 +64,6 @@ class Counts:
 
     Attributes:
         handled: records whose handlers all returned or filtered them out.
-        dead_lettered: records sent to a dead-letter topic.
     """
 
     handled: int = 0
@@ -167,7 +166,7 @@ class Attempts:
     async def wanted(
         self, item: InFlightRecord, typed: ConsumerRecord[Any, Any], started: float, attempt: int
     ) -> bool | float:
-        """Evaluate the filter; return seconds until its retry if it failed, False if the record was dead-lettered."""
+        """Evaluate the filter; False also if the record was dead-lettered, seconds until its retry if it failed."""
         if self._where is None:
             return True
         try:
@@ -253,17 +252,14 @@ class Attempts:
         return wait_s
 
     def wait_s(self, problem: Exception, attempt: int) -> float | None:
-        """Return seconds until the next attempt; None to give up."""
         return self.route.retry.wait_s(problem, attempt, self._context.machine.chance.random)
 
     def warn(self, item: InFlightRecord, problem: Exception, attempt: int, wait_s: float) -> None:
-        """Log the retry of a record, or of a batch by its first record."""
         logger.warning(
             "%s failed on %s, attempt %d; again in %.2f s: %r", self.route.name, item.where, attempt, wait_s, problem
         )
 
     async def bury(self, item: InFlightRecord, problem: Exception, attempts: int) -> None:
-        """Dead-letter a record whose handler failed for good."""
         where = f"{self.route.name} failed on {item.where}"
         if not self.route.dead_letter:
             raise HandlerFailed(f"{where} after {attempts} attempts: {problem!r}") from problem

@@ -1,7 +1,7 @@
 """Commits of at_least_once offsets.
 
-Here: committing changed offsets regularly and on revocation, one commit at a time.
-Not here: which may be committed (`completed_offsets`, `partition_offsets`), transactions (`transactor`).
+Here: committing regularly and on revocation, one commit at a time.
+Not here: committable offsets (`partition_offsets`), transactions (`transactor`).
 """
 
 import asyncio
@@ -42,7 +42,6 @@ class Commits:
                 await self._commit_now(self._assigned())
 
     async def commit(self, partitions: Sequence[PartitionOffsets]) -> None:
-        """Commit the final offsets of partitions that are being revoked."""
         async with self._committing:
             await self._commit_now(partitions)
 

@@ -1,7 +1,7 @@
 """Finished offsets of a partition.
 
-Here: begun and finished records in any order; the committable offset, behind the longest finished prefix; and its
-metadata, which spares the next owner the records finished ahead.
+Here: the committable offset, behind the longest finished prefix; metadata that spares the next owner records finished
+ahead.
 Not here: committing (`worker`).
 """
 
@@ -31,11 +31,7 @@ class CompletedOffsets:
         return offset > self._last
 
     def begin(self, offset: int) -> bool:
-        """Register a record; offsets must grow.
-
-        Returns:
-            Whether to handle it; False if a former owner finished it.
-        """
+        """Register a record; return whether to handle it: False if a former owner finished it."""
         assert offset > self._last, (offset, self._last)
         if self._first < 0:
             self._first = offset
@@ -51,7 +47,6 @@ class CompletedOffsets:
         return True
 
     def finish(self, offset: int) -> None:
-        """Mark a record as handled or dead-lettered."""
         assert offset <= self._last, (offset, self._last)
         begun, finished = self._begun, self._finished
         if not begun or begun[0] != offset:
@@ -65,7 +60,6 @@ class CompletedOffsets:
             self._committable = done + 1
 
     def with_finished(self, offsets: Iterable[int]) -> "CompletedOffsets":
-        """Return a copy in which these are finished too."""
         after = CompletedOffsets()
         after._begun, after._finished = self._begun.copy(), self._finished.copy()
         after._committable, after._first, after._last, after._ahead = (
@@ -85,7 +79,7 @@ class CompletedOffsets:
 
     @property
     def all_finished(self) -> OffsetSet | None:
-        """The offset to commit, with the offsets finished beyond it; None while nothing is."""
+        """The offset to commit, and those finished beyond it; None while nothing is."""
         runs = self._ahead.from_offset(self._last + 1) if self._ahead is not None else []
         if self._first < 0 or (self._committable is None and not self._finished and not runs):
             return None

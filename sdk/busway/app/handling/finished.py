@@ -1,7 +1,7 @@
 """Finished offsets of newly assigned partitions, fetched from the group.
 
 Here: fetching.
-Not here: what is committed (`completed_offsets`, `offset_set`), opening partitions (`worker`).
+Not here: committing (`completed_offsets`, `offset_set`), opening partitions (`worker`).
 """
 
 import logging

@@ -1,6 +1,6 @@
 """The output of one exactly_once handler call.
 
-Here: `HandlerOutput`: records and rows of a call until it returns, and callbacks for the outcome.
+Here: records and rows of a call until it returns, and callbacks for the outcome.
 Not here: sending (`transactor`), rows (`busway.app.tables`).
 
 Nothing is sent before the call returns: a failed call has nothing to take back, and one that waits for its next attempt
@@ -42,8 +42,7 @@ class HandlerOutput:
     """A call's output on its way into a transaction.
 
     Args:
-        items: the records of the call, by offset; none for changes outside of handlers.
-        partition: the partition of these records.
+        items: the records of the call, by offset; none outside of handlers.
 
     Attributes:
         records: to be sent, in order.
@@ -68,7 +67,7 @@ class HandlerOutput:
 
         Raises:
             SentTooLate: the call has returned already.
-            MessageTooLarge: the call sends more than `CALL_BYTES_MAX`.
+            MessageTooLarge: it sends more than `CALL_BYTES_MAX`.
         """
         if self._closed:
             raise SentTooLate(
@@ -130,7 +129,6 @@ class OutsideOutput(HandlerOutput):
 
 
 def firsts(outputs: Iterable[HandlerOutput]) -> dict[TopicPartition, int]:
-    """Return the first offset of each partition."""
     offsets: dict[TopicPartition, int] = {}
     for output in outputs:
         for item in output.items:

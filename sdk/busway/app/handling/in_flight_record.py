@@ -1,7 +1,7 @@
 """A record on its way through its handlers.
 
 Here: `InFlightRecord`.
-Not here: calling handlers (`attempts`), offsets of its partition (`partition_offsets`).
+Not here: calling handlers (`attempts`), offsets (`partition_offsets`).
 """
 
 from typing import Any
@@ -21,8 +21,8 @@ class InFlightRecord:
         typed: None before it is decoded, and when it is unreadable.
         pending: number of handlers not done with it.
         partition: `queues.worker.NO_OFFSETS` in a queue.
-        buried: whether a handler dead-lettered it.
-        handed_on: whether it is queued for a transaction.
+        buried: dead-lettered by a handler.
+        handed_on: queued for a transaction.
     """
 
     __slots__ = ("buried", "done", "handed_on", "partition", "pending", "record", "size", "typed", "unreadable")

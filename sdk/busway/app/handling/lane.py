@@ -1,8 +1,7 @@
 """A partition's way through one handler.
 
-Here: `Lane`: tasks that take runnable records, wait between attempts, and end on revocation.
-Not here: the order of records (`schedule`), an attempt (`attempts`), feeding and commits (`worker`), batches
-(`batches`).
+Here: tasks that take runnable records, wait between attempts, and end on revocation.
+Not here: order (`schedule`), an attempt (`attempts`), feeding and commits (`worker`), batches (`batches`).
 """
 
 import asyncio
@@ -57,8 +56,6 @@ class LaneContext:
 
 
 class Lane:
-    """One handler's records of one partition; `buries_unreadable` as for `Attempts`."""
-
     def __init__(
         self, context: LaneContext, partition: TopicPartition, handler: Handler, *, buries_unreadable: bool
     ) -> None:
@@ -141,7 +138,6 @@ class Lane:
         await self._room()
 
     async def _room(self) -> None:
-        """Wait while too many sends are unacknowledged or uncommitted."""
         if self.exactly_once:
             await self._attempts.room()
         else:

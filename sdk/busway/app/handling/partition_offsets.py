@@ -1,7 +1,7 @@
 """Offsets of one partition of an app.
 
-Here: `PartitionOffsets`: what is finished, and the offset to commit.
-Not here: its lanes (`assigned_partition`), committing (`commits`, `transactor`).
+Here: what is finished, and the offset to commit.
+Not here: lanes (`assigned_partition`), committing (`commits`, `transactor`).
 """
 
 from collections.abc import Iterable
@@ -96,7 +96,6 @@ class PartitionOffsets:
         return False
 
     def too_much_ahead(self, below: int, bound: str) -> HandlerFailed:
-        """Return the error for more offsets finished ahead than the metadata holds."""
         return HandlerFailed(
             f"{self.partition.topic}-{self.partition.partition}: more records are finished ahead of offset {below}, which is not, than "
             f"{bound}; with exactly_once they may not come again, so lower concurrency or raise the bound"

@@ -1,7 +1,7 @@
 """Handlers' output, committed exactly once in transactions with the offsets of their records.
 
-Here: `Transactor`: one transaction after another, retries after an abort, a new producer after a fatal error.
-Not here: the output of a call (`handler_output`), partitions and lanes (`worker`), the requests (`busway.producer`).
+Here: one transaction after another, retries after an abort, a new producer after a fatal error.
+Not here: a call's output (`handler_output`), partitions and lanes (`worker`), requests (`busway.producer`).
 
 While one transaction commits, handlers continue and their output is queued for the next. That begins when no record is
 left to be handled, after `INTERVAL_S` at the latest, and is open only while its records are sent: readers of committed
@@ -51,7 +51,7 @@ logger = logging.getLogger("busway.app")
 INTERVAL_S: Final = 0.1
 """Maximum seconds that output waits for more before it is committed."""
 _LOOK_S: Final = 0.005
-"""Interval of the check whether records are left to be handled."""
+"""Interval of checking whether records are left to be handled."""
 RECORDS_MAX: Final = 10_000
 """Records handled and sent in one transaction; at this many it is committed without waiting."""
 BYTES_MAX: Final = 8 * 1024 * 1024
@@ -69,7 +69,7 @@ class Host(Protocol):
     """Owner of the partitions; see `Worker`."""
 
     def metadata(self) -> GroupMetadata:
-        """Return the member's current id and generation."""
+        """Return the member's id and generation."""
 
     def position(self, assigned: PartitionOffsets) -> int | None:
         """Return the consumer's position, or its position when the revocation began."""
@@ -124,7 +124,6 @@ class Transactor:
         self.producer = make_producer()
 
     async def start(self) -> None:
-        """Initialise the transactional id; raises as `Producer.start`."""
         await self.producer.start()
 
     async def stop(self, timeout_s: float) -> None:
@@ -156,7 +155,6 @@ class Transactor:
             await self._progress.wait()
 
     def refused(self, item: InFlightRecord) -> BuswayError | None:
-        """Return why brokers refused the output of the record's handler."""
         if not self._refused:
             return None
         record = item.record
@@ -311,7 +309,6 @@ class Transactor:
     async def _seal(
         self, producer: Producer, outputs: Sequence[HandlerOutput], behind: Sequence[PartitionOffsets]
     ) -> dict[PartitionOffsets, OffsetAndMetadata]:
-        """Add the offsets, under the member's current id and generation."""
         if any(output.partition.dropped for output in outputs):
             raise OutOfGroup("partitions have gone while their records were being sent")
         member = self._host.metadata()

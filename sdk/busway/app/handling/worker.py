@@ -1,7 +1,7 @@
 """Feeding an app's handlers and committing what they finish.
 
-Here: the assigned partitions with a lane for each handler; back-pressure; revocations.
-Not here: a partition's way through a handler (`lane`), the routes (`model.topic`), commits (`commits`, `transactor`).
+Here: assigned partitions with a lane per handler; back-pressure; revocations.
+Not here: a lane (`lane`), commits (`commits`, `transactor`).
 
 At least once: an offset is committed only when every record before it was handled, was filtered out, or is acknowledged
 as a dead letter.
@@ -42,8 +42,6 @@ _POLL_MS: Final = 500
 
 
 class Worker(RebalanceListener):
-    """One group member that reads for all handlers of an app."""
-
     def __init__(self, context: WorkerContext) -> None:
         self._context = context
         self._group = context.group.encode()
@@ -109,7 +107,6 @@ class Worker(RebalanceListener):
         return sum(lane.schedule.running for assigned in self._assigned.values() for lane in assigned.lanes)
 
     def reads(self, consumer: Consumer) -> None:
-        """Set the consumer, before it starts."""
         self._consumer = consumer
 
     @property
@@ -181,7 +178,6 @@ class Worker(RebalanceListener):
         self.make_room(items[0].partition)
 
     def make_room(self, partition: PartitionOffsets) -> None:
-        """Resume a partition that was full."""
         assigned = self._assigned.get(partition.partition) if partition.paused else None
         if assigned is partition and assigned.has_room:  # otherwise it is being revoked, or was restarted
             partition.paused = False
@@ -203,7 +199,6 @@ class Worker(RebalanceListener):
         return None
 
     def parked(self) -> dict[TopicPartition, int]:
-        """Return the number of records that wait for their next attempt, by partition."""
         return {
             partition: sum(lane.schedule.parked for lane in assigned.lanes)
             for partition, assigned in self._assigned.items()
@@ -221,7 +216,6 @@ class Worker(RebalanceListener):
     # Rebalances
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
-        """Open lanes, after the service has loaded its state."""
         async with self._closing:
             pass  # a partition being closed may be assigned again
         await self._begin(dict.fromkeys(assigned, -1))

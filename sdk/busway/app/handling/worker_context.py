@@ -19,7 +19,7 @@ from busway.types import Record, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerContext:
-    """Common dependencies of an app's workers; `make_producer` is None without exactly_once handlers."""
+    """Common dependencies of workers; `make_producer` is None without exactly_once handlers."""
 
     group: str
     handlers: Sequence[Handler]

@@ -1,7 +1,7 @@
 """Outcomes of an app's transactions.
 
-Here: `Outcomes`, counted by `handling.transactor` and shown by `monitoring`.
-Not here: making transactions.
+Here: `Outcomes`.
+Not here: making transactions (`handling.transactor`).
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,6 @@ class Outcomes:
     failing_s: float = 0.0
 
     def failed(self, problem: BuswayError) -> None:
-        """Note a transaction that was not committed, or not yet."""
         if self.problem is None:
             self.failing_s = REAL_TIME.monotonic_s()
         self.problem = problem

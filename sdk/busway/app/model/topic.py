@@ -1,6 +1,6 @@
 """Results of the decorators: topics with their types, handlers with their options.
 
-Here: `Topic`, `ConsumerRecord`, `Route` and its options, and the protocols of a topic's app.
+Here: `Topic`, `ConsumerRecord`, `Route`, and the protocols of a topic's app.
 Not here: running them (`handling`), binding arguments (`binding`).
 """
 
@@ -71,8 +71,6 @@ class ConsumerRecord(Generic[K, V]):
 
 
 class Outgoing(NamedTuple):
-    """A record to send, with encoded key and value."""
-
     topic: str
     partition: int | None
     key: bytes | None
@@ -152,10 +150,10 @@ class TopicSerdes(Protocol):
     """Conversion of keys and values; see `busway.app.serdes.Serdes`."""
 
     def knows(self, topic: Topic[Any, Any]) -> bool:
-        """Return whether the topic was prepared."""
+        """Whether it was prepared."""
 
     async def prepare(self, topics: Iterable[Topic[Any, Any]]) -> None:
-        """Create serdes and register schemas."""
+        """Create serdes; register schemas."""
 
     def encode(self, topic: Topic[Any, Any], part: Part, value: Any) -> bytes | None:
         """Encode a key or value; None stays None."""
@@ -235,10 +233,7 @@ class TopicOwner(Protocol):
         """As `Producer.send_many`; in a handler, its record is finished when they are acknowledged."""
 
     def open_output(self, topics: Collection[str], partition: int) -> OpenOutput | None:
-        """Return output that commits with the handled records of these topics' partition.
-
-        None if this instance handles no partition of that number exactly once.
-        """
+        """Return output that commits with these topics' exactly_once partition; None if it is not assigned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,7 +298,6 @@ class Route:
 
     @property
     def name(self) -> str:
-        """Module and name of the handler, for messages."""
         function = self.function
         own = getattr(function, "__qualname__", type(function).__qualname__)
         return f"{getattr(function, '__module__', type(function).__module__)}.{own}"

@@ -1,7 +1,7 @@
 """Readiness of an app.
 
-Here: `Health`, which tracks an app's progress and its lag on the brokers.
-Not here: HTTP (`busway.web`), metrics for Prometheus (`metrics`).
+Here: its progress and its lag on the brokers.
+Not here: HTTP (`busway.web`), metrics (`metrics`).
 
 The brokers are queried only on a probe, at most once in `LOOK_EVERY_S`: without probes it costs nothing.
 """
@@ -31,7 +31,7 @@ _EARLIEST, _LATEST = -2, -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
-    """Whether the app makes progress; `reasons` are problems, each with the partition or the cause."""
+    """Whether the app makes progress; `reasons` name the partition or the cause."""
 
     ready: bool
     reasons: tuple[str, ...] = ()
@@ -85,7 +85,6 @@ class Health(Extension):
         self.progress.revoked(partitions)
 
     def finished(self, handling: Handling) -> None:
-        """Note progress; a retried record is none."""
         if handling.outcome != "retried":
             self.progress.finished(TopicPartition(handling.topic, handling.partition), self.now_s())
 

@@ -12,14 +12,14 @@ retried, dead_lettered |
 | `busway_dead_letters_total` | topic, handler | dead-lettered records |
 | `busway_handler_in_flight` | handler | calls in progress |
 | `busway_assigned_partitions` | | partitions of this process |
-| `busway_rebalances_total` | | how often partitions were assigned or revoked |
+| `busway_rebalances_total` | | assignments and revocations |
 | `busway_committed_offset` | topic, partition | the group's |
 | `busway_lag_records` | topic, partition | records behind it |
 | `busway_seconds_since_progress` | topic, partition | since a record was finished, or the partition was assigned |
 | `busway_parked_records` | topic, partition | records that wait for their next attempt |
-| `busway_transactions_total` | outcome | of exactly_once handlers: committed, aborted; aborted ones are repeated |
-| `busway_transaction_renewals_total` | | how often their producer was fenced or failed for good, and all partitions
-were restarted |
+| `busway_transactions_total` | outcome | of exactly_once handlers: committed, aborted (and repeated) |
+| `busway_transaction_renewals_total` | | restarts of all partitions because their producer was fenced or failed for
+good |
 | `busway_brokers_reachable` | | 1 if the brokers answered the last query for lag |
 | `busway_build_info` | app, group, version | 1 |
 | `process_*` | | of prometheus-client: CPU, memory, open files |
@@ -50,7 +50,6 @@ class Metrics(Health):
     def __init__(self, *, stall_timeout_s: float = STALL_TIMEOUT_S, clock: Callable[[], float] | None = None) -> None:
         super().__init__(stall_timeout_s=stall_timeout_s, clock=clock)
         self.registry = registry = CollectorRegistry(auto_describe=False)
-        """Open to metrics of the service."""
         where = ("topic", "handler")
         self._records = Counter(
             "busway_handler_records", "Records given to handlers.", (*where, "outcome"), registry=registry
@@ -125,8 +124,6 @@ class Metrics(Health):
 
 
 class _Partitions(Collector):
-    """Metrics that are computed on collection."""
-
     def __init__(self, health: Health) -> None:
         self._health = health
 

@@ -1,7 +1,6 @@
 """Progress of an app's partitions, and which are stuck.
 
-Here: committed offsets, ends, and the time of each partition's last progress; pure, times are seconds of any monotonic
-clock.
+Here: committed offsets, ends, and times of last progress; pure, in seconds of any monotonic clock.
 Not here: querying the brokers (`health`).
 """
 

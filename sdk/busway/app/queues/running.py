@@ -1,6 +1,6 @@
 """The queues of an app that starts.
 
-Here: creating their workers, and running them beside the app's other handlers.
+Here: creating their workers, running them beside other handlers.
 Not here: one worker (`worker`).
 """
 
@@ -43,7 +43,7 @@ async def start_working(
 
     Args:
         worker: the app's own, beside its queues.
-        queues: receives the workers of its queues, each once it has started.
+        queues: receives each queue's worker once it has started.
         reset: where a new share group begins.
 
     Raises:

@@ -1,7 +1,7 @@
 """Feeding one queue's handler and acknowledging its records.
 
-Here: `QueueWorker`: concurrency, lock renewal, acknowledgements, draining.
-Not here: calling the handler and dead letters (`handling.attempts`), the share group (`busway.share`).
+Here: concurrency, lock renewal, acknowledgements, draining.
+Not here: calling the handler (`handling.attempts`), the share group (`busway.share`).
 
 At least once: a record is accepted when its handler has returned and its sends are acknowledged, rejected when
 dead-lettered, and released otherwise. Its delivery count is its attempt, so attempts of killed processes count too.
@@ -213,7 +213,6 @@ class QueueWorker:
         self._acknowledge(record, kind)
 
     async def _work(self, record: Record) -> Acknowledge:
-        """Make one attempt; return how to acknowledge the record."""
         if record.headers and is_for_others(record, self._group):
             return "accept"
         mark = Current()
@@ -263,8 +262,7 @@ class QueueWorker:
     async def _park(self, wait_s: float) -> None:
         """Wait until any member may make the next attempt; the slot is freed, the lock stays.
 
-        Raises:
-            GivenUp: the app stops; the record is released at once.
+        `GivenUp` if the app stops, which releases the record at once.
         """
         me = asyncio.current_task()
         assert me is not None

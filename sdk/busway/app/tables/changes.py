@@ -62,7 +62,7 @@ async def change_outside(
     So the log keeps the order of memory.
 
     Args:
-        output: of one transaction; None if the row's partition is not assigned.
+        output: None if the row's partition is not assigned.
 
     Raises:
         NotHere: the row's partition was revoked.

@@ -1,6 +1,6 @@
 """Partitions of a table in memory, and how far they match its topic.
 
-Here: restoring rows, keeping those of revoked partitions until their owner is known, resuming from them.
+Here: restoring rows; keeping revoked ones until their owner is known, and resuming from them.
 Not here: changing them (`table`).
 """
 
@@ -101,7 +101,6 @@ class Copies:
         self._copies: dict[int, Copy] = {}
 
     def of(self, partition: int) -> Copy:
-        """Return the state of a partition; a detached one if it is not assigned."""
         return self._copies.get(partition) or Copy(known=None)
 
     def clear(self) -> None:

@@ -1,7 +1,7 @@
 """`app.global_table(…)`: a whole topic in the memory of every instance.
 
-Here: `GlobalTable`: loading it, following it in the background, writing to it.
-Not here: rows (`rows`), state divided among the instances (`table`).
+Here: loading it, following it in the background, writing to it.
+Not here: rows (`rows`), rows divided among the instances (`table`).
 
 It is for data that every instance needs and few change: prices, zones, switches. Readers lag behind writers by the time
 of a fetch.

@@ -1,6 +1,6 @@
 """Locks of the rows of a partition.
 
-Here: `RowLocks`: which calls of handlers run at once, and which wait.
+Here: which calls of handlers run at once, and which wait.
 Not here: their changes (`table`).
 
 A call locks one key or the whole partition. Each waits only for earlier calls, so calls cannot deadlock; nor with two

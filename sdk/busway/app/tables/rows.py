@@ -1,7 +1,7 @@
 """Rows of a table in memory.
 
-Here: rows with their partition and included events, and an attempt that can be undone.
-Not here: subscribers (`feed`), topics (`table`, `global_table`); no IO.
+Here: rows with their partition and included events; changes that can be undone; no IO.
+Not here: subscribers (`feed`), topics (`table`, `global_table`).
 """
 
 import asyncio
@@ -120,7 +120,6 @@ class Rows(Mapping[K, V]):
         return [name for name in super().__dir__() if name.startswith("_") or name not in vars(Extension)]
 
     def home(self, key: K) -> RowOrigin | None:
-        """Return the origin of the shown row, None without one."""
         return self._origins.get(key)
 
     def _row_in(self, partition: int, key: K) -> tuple[V, RowOrigin] | tuple[None, None]:
@@ -208,7 +207,6 @@ class Attempt(Generic[K, V]):
     shared: RowOrigin | None = None
 
     def change(self, rows: Rows[K, V], key: K, value: V | None, origin: RowOrigin | None) -> None:
-        """Set a row of the record's partition, and keep its previous state."""
         if key not in self.before:
             self.before[key] = rows._row_in(self.partition, key)
         now = self._after(origin)
@@ -225,7 +223,6 @@ class Attempt(Generic[K, V]):
         return self.shared
 
     def keep(self) -> None:
-        """Make changes so far permanent: they are written."""
         self.before.clear()
         self.put.clear()
         self.unsent.clear()

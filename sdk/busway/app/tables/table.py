@@ -1,7 +1,7 @@
 """`app.table(…)`: state of a service from its events, in memory and in a compacted topic.
 
 Here: `Table`: changing it as part of a handler's work.
-Not here: rows (`rows`), restoring and releasing them (`copies`), whole tables in every instance (`global_table`).
+Not here: rows (`rows`), restoring and releasing them (`copies`), whole tables (`global_table`).
 
 Partition n of the table belongs to partition n of the handlers' topics: its new owner first restores the rows. A change
 is in memory at once and is written when the handler returns; the record is finished on acknowledgement. After a crash
@@ -93,7 +93,6 @@ class Table(HeldRows[K, V], Extension):
 
     @property
     def held(self) -> frozenset[int]:
-        """The partitions whose rows are here."""
         return frozenset(self._held)
 
     def covers(self, key: K) -> bool:
@@ -130,7 +129,6 @@ class Table(HeldRows[K, V], Extension):
         return origin is not None and origin.included.get(record.topic, -1) >= record.offset
 
     def _check_half_batch(self, attempt: Attempt[K, V]) -> None:
-        """Refuse flushing half a batch together with `includes`."""
         if attempt.batch and attempt.asked and attempt.flushed:
             raise BadDeclaration(
                 f"table {self.topic.name}: half a batch that is flushed would count as the whole when it is tried again; "
@@ -272,7 +270,6 @@ class Table(HeldRows[K, V], Extension):
     async def _write(
         self, attempt: Attempt[K, V], keys: Iterable[K], *, linger: bool = True
     ) -> "list[asyncio.Future[RecordMetadata]]":
-        """Send rows changed by a handler, without waiting for acknowledgements."""
         copy = self._copies.of(attempt.partition)
         try:
             futures = await self.topic.app.send_encoded(
@@ -418,7 +415,6 @@ class Table(HeldRows[K, V], Extension):
         return attempted
 
     async def _kept(self, output: HandlerOutput, change: Change, token: Any, call: Awaitable[Any]) -> Any:
-        """Await a call whose rows are sent with its output."""
         try:
             result = await call
         except BaseException:
@@ -435,7 +431,6 @@ def _in_order(route: Route) -> bool:
 
 
 def hashable(topic: Topic[Any, Any]) -> None:
-    """Raise `BadDeclaration` for keys that are not hashable."""
     if getattr(topic.key, "__hash__", None) is None:
         raise BadDeclaration(
             f"table {topic.name}: keys of type {topic.key.__name__} cannot be looked up; make it @dataclass(frozen=True)"

@@ -1,7 +1,7 @@
 """The bus of workloads and properties in a simulation.
 
-Here: `SimulatedBus`: sending from outside the service, and reading.
-Not here: faults, which it retries through (`run`).
+Here: sending from outside the service, and reading; both retry through faults.
+Not here: faults (`run`).
 """
 
 import asyncio
@@ -29,8 +29,6 @@ _AGAIN_S: Final = 0.2
 
 
 class Sent(NamedTuple):
-    """A record of the workload that was acknowledged."""
-
     topic: str
     key: Any
     value: Any
@@ -68,7 +66,6 @@ class SimulatedBus:
         await asyncio.sleep(seconds)
 
     def note(self, text: str) -> None:
-        """Add a line to the story."""
         self._story.tell(WHO, text)
 
     async def send(

@@ -1,7 +1,7 @@
 """One history: a service, its broker and registry in a simulated world, from a seed.
 
 Here: starting them, injecting faults, healing, checking properties.
-Not here: drawing faults (`faults`), running many histories and shrinking (`simulation`).
+Not here: drawing faults (`faults`), many histories, shrinking (`simulation`).
 
 A history has two phases. Trouble: the workload sends while faults happen. Quiet: all faults end, and within `REST_S`
 the service must have handled and committed all records. Then properties are checked.
@@ -74,7 +74,7 @@ class History:
 
 
 class _DoesNotHold(Exception):
-    """A property does not hold; the text names it."""
+    """A property does not hold."""
 
 
 def run(plan: Plan, seed: Seed) -> History:
@@ -278,7 +278,6 @@ class _History:
         self._story.tell("world", "is whole again")
 
     async def _rest(self) -> None:
-        """Wait until all records of the service's topics are handled and committed."""
         app = self._plan.service.app
         topics = sorted({topic.name for route in app.routes for topic in route.topics})
         if not topics:
@@ -312,8 +311,6 @@ async def _left(admin: Admin, app: Application, topics: Sequence[str]) -> dict[s
 
 
 class _Instance:
-    """An instance of the service: a host and its current process."""
-
     def __init__(self, number: int, history: _History, registry_url: str | None) -> None:
         self.name = f"service-{number}"
         self._history = history

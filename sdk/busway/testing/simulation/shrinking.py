@@ -1,7 +1,7 @@
 """Minimising a failing input; pure.
 
 Here: delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input").
-Not here: the items and the test for failure, which callers pass.
+Not here: the items and the test for failure.
 """
 
 from collections.abc import Callable, Sequence
