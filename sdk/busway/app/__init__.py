@@ -2,8 +2,8 @@
 
 | module | contents |
 |---|---|
-| `application` | starting, stopping and reading; joins all the others |
-| `declaring/` | decorators, checks before the start, creating declared topics |
+| `application` | starting, stopping, reading |
+| `declaring/` | decorators, checks, creating declared topics |
 | `sending` | sending, at once or in a handler's transaction |
 | `queues/` | workers of share groups |
 | `handling/` | a record's way from the consumer to the committed offset |
@@ -11,14 +11,13 @@
 | `dead_letters/` | reading, replaying, discarding |
 | `monitoring/` | health, progress, metrics |
 | `calling/` | arguments, dependencies, layers of a call |
-| `extending/` | the interface of extensions, and calling it |
+| `extending/` | extensions, and calling them |
 | `service` | protocols of a service |
 | `serdes` | typed values ↔ bytes |
 | `model/` | shared types |
-| `threads`, `serving`, `waiting` | threads for plain handlers; signals; a log line while no partition is assigned |
+| `threads`, `serving`, `waiting` | threads for plain handlers; signals; a log line without partitions |
 | `feed` | changes for subscribers |
 | `offset_set` | finished offsets as metadata of a commit |
 
-Each imports only lower layers (docs/ARCHITECTURE.md). The public `App`, with its test support, is
-`busway.testable_app`; the public names are those of `busway`.
+Layers: docs/ARCHITECTURE.md. The public `App`, with its test support, is `busway.testable_app`.
 """

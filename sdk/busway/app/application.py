@@ -48,9 +48,9 @@ FAREWELL_S: Final = 5.0
 A supervisor may kill the process soon after (Kubernetes after 30 s).
 """
 TRANSACTION_TIMEOUT_MS: Final = 10_000
-"""Timeout of transactions, at most the session timeout; `producer={"transaction_timeout_ms": …}` overrides it.
+"""Transaction timeout, at most the session timeout; `producer={"transaction_timeout_ms": …}` overrides it.
 
-A transaction left open by a killed process blocks readers of committed records for this long.
+A killed process's transaction blocks readers of committed records for this long.
 """
 _LEAST_S: Final = 1.0
 """Minimum for each of these steps, even when the others used up the time."""
@@ -216,8 +216,8 @@ class Application(TableDeclarations):
         """Make the factory of this instance's transactional producers, with one transactional id.
 
         A static member's id derives from its group.instance.id, so a restart aborts its predecessor's transaction.
-        Others get a random id: their open transactions end by timeout. The next owners wait for that because they fetch
-        stable offsets (KIP-447).
+        Others get a random id: their open transactions end by timeout, for which the next owners wait because they
+        fetch stable offsets (KIP-447).
         """
         options = options_from(ConsumerOptions, consumer_options)
         own = options.group_instance_id or str(current_machine().uuid4())
@@ -235,7 +235,7 @@ class Application(TableDeclarations):
         return lambda: Producer(self.bootstrap_servers, client_id=self.name, transactional_id=name, **chosen)
 
     async def stop(self) -> None:
-        """Drain handlers, commit and disconnect; idempotent. A start under way is cancelled first.
+        """Drain handlers, commit and disconnect; idempotent. A pending start is cancelled first.
 
         Raises:
             NotRunning: called by a handler, for which it would wait; call it from another task.

@@ -111,7 +111,7 @@ class Serdes:
         return self._serdes[topic.name, part].encode
 
     async def decode(self, record: Record) -> ConsumerRecord[Any, Any]:
-        """Decode a record, fetching its schema first if needed; wait while the registry is unavailable.
+        """Decode a record; fetch its schema first if needed, waiting while the registry is unavailable.
 
         Raises:
             Undecodable: the bytes are of another type.

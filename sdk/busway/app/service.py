@@ -44,9 +44,8 @@ class QueueStatus(Protocol):
 class RunningService(TopicOwner, Protocol):
     """An app as its extensions see it: its declarations, and sending.
 
-    Attributes:
-        shares_together: whether partition n of all topics must be assigned to one instance; an extension may set it
-            when it starts.
+    An extension may set `shares_together` when it starts, if partition n of all topics must be assigned to one
+    instance.
     """
 
     shares_together: bool

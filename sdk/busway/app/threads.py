@@ -4,7 +4,7 @@ Here: their number, and hanging calls.
 Not here: which function is called (`declaring`).
 
 asyncio's own pool is small: handlers, name lookups and abandoned calls would wait for one another. The threads are
-daemons, because Python joins the threads of a pool at exit, forever if one hangs.
+daemons: Python joins the threads of a pool at exit, forever if one hangs.
 """
 
 import asyncio

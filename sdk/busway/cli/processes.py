@@ -154,7 +154,7 @@ async def supervise(command: Command, workers: int) -> int:
     """Keep that many workers alive until a signal; then drain them.
 
     Returns:
-        0 if all ended well; 1 if a worker failed for good or did not end well.
+        0 if all ended well, else 1.
     """
     with Stopping() as stopping, lifeline() as pipe:
         async with asyncio.TaskGroup() as group:

@@ -45,10 +45,7 @@ class _Changes:
 async def reloading(command: Command, folder: Path) -> int:
     """Run the service until a signal, restarting it after each change of a .py file under `folder`.
 
-    A service that ended by itself is restarted by the next change.
-
-    Returns:
-        The exit code of the last process, 1 if a signal ended it.
+    A service that ended by itself is restarted by the next change. Returns the last exit code, 1 if a signal ended it.
     """
     with Stopping() as stopping, lifeline() as pipe:
         changes = _Changes(folder, stopping.asked)

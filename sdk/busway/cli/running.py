@@ -43,7 +43,7 @@ def find_app(target: str) -> App:
     """Return the `App` named `module:name`.
 
     Raises:
-        CommandFailed: no such module or name, not an App, or the import failed.
+        CommandFailed: no such module or App, or the import failed.
         BuswayError: a declaration of the module is invalid.
     """
     module_name, colon, name = target.partition(":")
@@ -86,12 +86,7 @@ def _is_theirs(file: str) -> bool:
 
 
 def serve_http(app: App, address: str, *, insecure: bool) -> None:
-    """Serve the app's `Web`, or health and metrics alone without one.
-
-    Raises:
-        MissingExtra: the web extra is not installed.
-        BadAddress: not an address.
-    """
+    """Serve the app's `Web`, or health and metrics alone without one; raises `MissingExtra`, `BadAddress`."""
     need("web", "--http")
     from busway.web import Web
     from busway.web.server import parse_address
@@ -105,8 +100,7 @@ def serve_http(app: App, address: str, *, insecure: bool) -> None:
 def make_static(app: App, instance_id: str) -> None:
     """Make the app a static member, whose partitions stay through restarts (KIP-345).
 
-    Raises:
-        CommandFailed: the app sets its group_instance_id.
+    `CommandFailed` if the app sets its group_instance_id.
     """
     named = app.consumer_options.get("group_instance_id")
     if named is not None:

@@ -8,11 +8,7 @@ from busway.app.model.topic import Headers
 
 
 def pack_headers(headers: Headers) -> str:
-    """Return a JSON array of [name, value in base64 or null].
-
-    Raises:
-        TypeError: a header is not a str with bytes or None.
-    """
+    """Return a JSON array of [name, value in base64 or null]; `TypeError` for other headers."""
     packed: list[tuple[str, str | None]] = []
     for name, value in headers:
         if not isinstance(name, str) or not isinstance(value, bytes | None):

@@ -75,16 +75,16 @@ class _Settled:
 class Sql(Extension):
     """Runs handlers in a database transaction together with their records' position.
 
+    Give it to a handler: `@app.subscribe(payments, sql=Sql(engine))`; the handler's parameter `tx` is the transaction's
+    connection.
+
     On PostgreSQL the transaction is READ COMMITTED, whatever the engine's setting: the inbox must see what others have
     just committed. Take row locks (`SELECT … FOR UPDATE`) where that is too weak.
 
     The transaction stays open while the handler runs, which counts against `idle_in_transaction_session_timeout`. A
-    server that ends it looks like an outage, and the record is retried without limit. Set a shorter
-    `subscribe(timeout_s=…)`; then it fails as other slow records do. Any pool mode of PgBouncer works; for transaction
+    server that ends it looks like an outage, and the record is retried without limit; with a shorter
+    `subscribe(timeout_s=…)` it fails as other slow records do. Any pool mode of PgBouncer works; for transaction
     pooling before PgBouncer 1.21 give psycopg `connect_args={"prepare_threshold": None}`.
-
-    Give it to a handler: `@app.subscribe(payments, sql=Sql(engine))`; the handler's parameter `tx` is the transaction's
-    connection.
 
     Args:
         engine: of the database that handlers write to; SQLite (best in WAL mode) or PostgreSQL.
@@ -236,11 +236,7 @@ class Sql(Extension):
     # Lifecycle of the app
 
     async def starting(self, app: "RunningService") -> None:
-        """Create tables.
-
-        Raises:
-            BadDeclaration: this belongs to another app, or two handlers would take each other's records for duplicates.
-        """
+        """Create tables; `BadDeclaration` if it belongs to another app or two handlers share a topic."""
         if self._app not in {None, app}:
             raise BadDeclaration(f"app {app.name}: this Sql belongs to another app; give each app one of its own")
         handlers: dict[str, Any] = {}

@@ -12,8 +12,8 @@ A round reads the first rows, publishes them, and deletes the acknowledged ones.
 includes rows with early positions that commit late. Rows of one key are published one by one, different keys
 concurrently.
 
-Delivery is at least once: rows acknowledged but not deleted before a relay ends are published again, with the same
-header `busway_outbox-id`. A consumer that must not see duplicates keeps the ids, or is idempotent by key.
+At least once: rows acknowledged but not deleted before a relay ends are published again, with the same header
+`busway_outbox-id`. A consumer keeps the ids, or is idempotent by key.
 """
 
 import asyncio

@@ -272,12 +272,12 @@ class TestBus:
 
         Waits end in order, each after everything due before it is done. The app's time covers waits between attempts,
         the commit interval, windows of batches, an `Outbox`'s waits, and each `asyncio.sleep`, `asyncio.timeout` and
-        `loop.call_later` of handlers, dependencies, extensions, the lifespan and their tasks. Nothing else ends them.
+        `loop.call_later` of handlers, dependencies, extensions, the lifespan and their tasks.
 
         Real time drives clients, broker and registry with their timers (linger, sessions, requests, retention), reading
-        of tables, the drain of a stopping app, the test's waits, and `time`, `datetime` and record timestamps. While
-        the bus starts or stops the app, the app's time is real too. Calls in an executor of the event loop are waited
-        for; other threads and processes are not.
+        of tables, the drain of a stopping app, the test's waits, `time`, `datetime` and record timestamps and, while
+        the bus starts or stops the app, the app's time. Calls in an executor of the event loop are waited for; other
+        threads and processes are not.
 
         Raises:
             ValueError: waits are skipped on this bus.

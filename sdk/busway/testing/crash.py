@@ -134,12 +134,7 @@ class Probe(Extension):
 
 
 async def first_of(event: asyncio.Event, app: Application, otherwise: str) -> None:
-    """Wait until the event is set.
-
-    Raises:
-        Exception: the reason for which the app stopped by itself before.
-        AssertionError: neither happened in time.
-    """
+    """Wait until the event is set; raise why the app stopped before, or `AssertionError` if late."""
     if not await _either(event, app, otherwise):
         await app.wait()
         raise NotRunning(f"app {app.name} was stopped")

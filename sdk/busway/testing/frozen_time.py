@@ -37,9 +37,7 @@ _TICK_S: Final = 1e-9
 class FrozenTime:
     """The app's clock while installed on an event loop.
 
-    Attributes:
-        now_s: the app's `loop.time()`.
-        awaits_reaction: a wait between attempts has ended without any effect so far.
+    `now_s` is the app's `loop.time()`. `awaits_reaction`: a wait between attempts has ended without any effect so far.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -61,7 +59,7 @@ class FrozenTime:
     # For the test
 
     async def advance(self, seconds: float) -> None:
-        """Advance time: waits end in order, each after everything due before it. New ones may end, too.
+        """End waits in order, each after everything due before it; new ones may end, too.
 
         Raises:
             AssertionError: due work was not done within `REACT_S`.
@@ -232,8 +230,7 @@ def _run_unless_cancelled(timer: asyncio.TimerHandle) -> None:
 def frozen_time() -> Iterator[FrozenTime]:
     """Freeze the app's time on the running event loop within the block.
 
-    Raises:
-        ValueError: not one of asyncio's selector loops.
+    `ValueError` unless it is asyncio's selector loop.
     """
     loop: Any = asyncio.get_running_loop()
     if (time := getattr(loop, "busway_time", None)) is not None:  # another test bus on the same loop

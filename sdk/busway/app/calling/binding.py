@@ -116,10 +116,9 @@ class Binder:
         return {**parts, **self._taken(function, values)}
 
     def _taken(self, function: Callable[..., Any], values: Mapping[str, tuple[inspect.Parameter, Any, Get]]) -> Parts:
-        """Choose the parameter for the value: the one without a default, else the first.
+        """Choose the value's parameter: the one without a default, else the first.
 
-        A dependency's parameter keeps its default (`limit=10` means 10), unless it is annotated with the record's
-        class.
+        A dependency's parameter keeps its default, unless it is annotated with the record's class.
         """
         needy = [name for name, (parameter, _, _) in values.items() if parameter.default is parameter.empty]
         if len(needy) > 1:

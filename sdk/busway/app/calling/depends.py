@@ -40,11 +40,10 @@ def Depends(fn: Callable[..., Any], scope: Scope = "record") -> Any:  # noqa: N8
     `rates: Rates = Depends(open_rates)` or `rates: Annotated[Rates, Depends(open_rates)]`.
 
     Args:
-        fn: a plain or coroutine function, or a generator of either kind that yields once. A generator is closed after
-            the record; a handler's exception is raised at its `yield`. Parameters are bound like a handler's and may be
-            dependencies. It is called once for each attempt, however many parameters use it. A plain one is called in
-            the event loop, so it must not block.
-        scope: "app" calls it once when the app starts and closes it when the app stops; it cannot use the record then.
+        fn: a plain or coroutine function, called in the event loop, or a generator of either kind that yields once. A
+            generator is closed after the record; a handler's exception is raised at its `yield`. Parameters are bound
+            like a handler's and may be dependencies. It is called once per attempt, however many parameters use it.
+        scope: "app" calls it when the app starts, without a record, and closes it when the app stops.
     """
     return Wanted(fn, scope)
 

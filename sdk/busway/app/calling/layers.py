@@ -24,7 +24,7 @@ from busway.app.service import RunningService
 from busway.serde.records import members
 
 unacknowledged: ContextVar[list["asyncio.Future[Any]"] | None] = ContextVar("unacknowledged", default=None)
-"""Sends that the current handler did not await; its record is finished when all are acknowledged."""
+"""Sends that the handler did not await; its record is finished when all are acknowledged."""
 
 
 async def acknowledged(sent: Collection["asyncio.Future[Any]"]) -> None:
@@ -74,7 +74,7 @@ def binder(route: Route, shared: Shared | None = None) -> Binder:
 
 
 def layers(route: Route, bound: Bound, app: RunningService) -> Callable[[Any], Awaitable[Any]]:
-    """Wrap the bound function in the app's own layers; `BadDeclaration` if a result does not fit its topic."""
+    """Wrap the bound function in the app's layers; `BadDeclaration` if a result does not fit its topic."""
     call = bound.call
     for publication in route.publications:
         call = _publishing(call, route, publication, app)

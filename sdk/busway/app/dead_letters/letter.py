@@ -19,7 +19,7 @@ class DeadLetter:
     """A record of a dead-letter topic.
 
     Attributes:
-        partition, offset, timestamp_ms: its position and time in the dead-letter topic.
+        partition, offset, timestamp_ms: in the dead-letter topic.
         key, value: of the original record.
         headers: of the original record, without the reasons.
         original: its topic and partition; None if not recorded.
@@ -75,7 +75,7 @@ class DeadLetterSelection:
 
     Attributes:
         partition, offset: in the dead-letter topic.
-        key: the raw key.
+        key: raw.
         error: a part of the exception's class or message.
         limit: maximum number.
     """

@@ -6,11 +6,10 @@ Not here: parsing (`letter`), writing (`handling.attempts`), skipping records re
 A dead letter is never changed or deleted. Those replayed or discarded are committed offsets of the group `<dead-letter
 topic>.replayed`: everything below the offset, and runs beyond it in its metadata (`offset_set`). Bound: 4 KiB of
 metadata, some hundred gaps in a partition; a replay stops before it sends what could not be marked. Brokers delete
-offsets of a group without members after `offsets.retention.minutes` (7 days), and records after `retention.ms` (7
-days): to keep dead letters longer, set both. If the topic is deleted and created again, delete the group too, or its
-marks stay.
+these offsets after `offsets.retention.minutes` (7 days) and records after `retention.ms` (7 days): to keep dead letters
+longer, set both. If the topic is recreated, delete the group too, or its marks stay.
 
-At least once: a record is marked after its acknowledgement; a crash in between replays at most `WINDOW` records twice.
+At least once: a crash between acknowledgement and mark replays at most `WINDOW` records twice.
 """
 
 import asyncio
@@ -187,7 +186,6 @@ class DeadLetters:
         delete old records.
 
         Args:
-            topic: the dead-letter topic.
             selection: of the open ones; by default all.
             rate: maximum records per second.
             dry_run: only report them.
@@ -326,7 +324,7 @@ def replayed_group(topic: str) -> str:
 
 
 def _check(letter: DeadLetter) -> None:
-    """Refuse records of an ordinary topic; a topic named `….dlt` may hold records of other tools."""
+    """Refuse ordinary topics; a topic named `….dlt` may hold records of other tools."""
     partition = letter.partition
     if not (letter.says_why or partition.topic.endswith(SUFFIX)):
         raise NotDeadLetters(

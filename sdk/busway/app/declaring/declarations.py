@@ -113,7 +113,6 @@ class Declarations(Sending):
         """Declare a topic with the types of its keys and values.
 
         Args:
-            name: of the topic on the brokers.
             key: str (written as UTF-8), int (its digits), bytes, or with `key_format` any type.
             value: a dataclass, a struct, or what the format takes.
             format: "avro" through the registry, "json", or "raw" bytes.
@@ -170,7 +169,6 @@ class Declarations(Sending):
         topic get every record, each at its own pace; with tables they take turns at rows, see `Table`.
 
         Args:
-            topics: to read.
             retry: by default five attempts with growing waits.
             dead_letter: False stops the app instead of dead-lettering a record.
             ordering: "key": records of a key are handled one after another; while one waits for its next attempt, later
@@ -179,9 +177,9 @@ class Declarations(Sending):
             concurrency: how many records of a partition are handled at once, never two of one key; above 1, records
                 without a key are unordered. With 1, records that have not failed are handled in the partition's order.
             where: takes the record; false filters it out for this handler. An exception is a failure of the record.
-            timeout_s: maximum duration of one call, which then fails with `HandlerTimedOut`. A plain function cannot be
-                cancelled: it continues in its thread, beside the next attempt, and its result is dropped. Waiting for a
-                table's rows does not count.
+            timeout_s: maximum duration of one call, which then fails with `HandlerTimedOut`. A plain function continues
+                in its thread, beside the next attempt, and its result is dropped. Waiting for a table's rows does not
+                count.
             batch: calls the function with a list of records of one partition, in order, or of their values. A batch
                 that failed for good is halved until the poison record is alone; that one is dead-lettered, the others
                 are handled.
@@ -252,19 +250,17 @@ class Declarations(Sending):
         partitions.
 
         When the function returns, its record is done. When it raises, the record waits as `retry` says and then goes to
-        any member again. After the last attempt, or at once for `Reject` and `retry.give_up_on`, it goes to the topic
-        `<topic>.<group>.dlt`. Records of a process that dies go to others once their lock has expired (30 s by
-        default), which counts as an attempt. While a function runs, the lock on its record is renewed. Brokers deliver
-        a record 5 times at most by default; more `attempts` need another group.share.delivery.count.limit.
+        any member. After the last attempt, or at once for `Reject` and `retry.give_up_on`, it goes to the topic
+        `<topic>.<group>.dlt`. A running function's record stays locked. A dead process's records go to others once
+        their lock has expired (30 s by default), which counts as an attempt. Brokers deliver a record 5 times at most
+        by default; more `attempts` need another group.share.delivery.count.limit.
 
         Args:
-            topics: to work off, or the names of topics of this app.
+            topics: or names of topics of this app.
             group: the share group; by default the app's group with the suffix `.queue`. Other handlers of the app
                 cannot have the same.
             concurrency: how many records are handled at once in this process.
-            retry: by default five attempts with growing waits.
-            dead_letter: False stops the app instead of dead-lettering a record.
-            where, timeout_s: as in `subscribe`.
+            retry, dead_letter, where, timeout_s: as in `subscribe`.
 
         Raises:
             BadDeclaration: no topic, contradictory options, or a parameter that cannot be bound; names the line.
@@ -315,10 +311,10 @@ class Declarations(Sending):
     def publish(self, topic: Topic[Any, Any] | str, key: Callable[[Any], Any] | None = None) -> Callable[[F], F]:
         """Decorate a function above `subscribe`; its result is sent.
 
-        The record is handled once the result is acknowledged. None sends nothing, a list sends each of its members.
+        The record is handled once the result is acknowledged. None sends nothing, a list sends each member.
 
         Args:
-            topic: of the results, or the name of a topic of this app.
+            topic: or the name of a topic of this app.
             key: takes the result, returns the key; without it, the key of the handled record (of a batch: none).
 
         Raises:

@@ -34,8 +34,7 @@ def check_options(app: str, producer: Mapping[str, Any], consumer: Mapping[str, 
 def keeping_together(consumer: Mapping[str, Any]) -> dict[str, Any]:
     """Return options that assign partition n of all topics to one member.
 
-    They fit the group protocol. A coordinator uses the assignor that most members name; members without one do not
-    count.
+    They fit the group protocol. A coordinator uses the assignor that most members name.
     """
     protocol = consumer.get("group_protocol", "auto")
     if protocol == "consumer" or "group_remote_assignor" in consumer:

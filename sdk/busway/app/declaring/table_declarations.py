@@ -60,11 +60,10 @@ class TableDeclarations(Declarations):
         """Declare rows in a compacted topic, in memory for the assigned partitions; see `Table`.
 
         Args:
-            name: of the topic.
-            key, value, format, key_format: as for `topic`.
+            name, key, value, format, key_format: as for `topic`.
             partitions: by default, and necessarily, as many as the handlers' topics have.
             configs: of the topic when it is created, by Kafka's names; it is compacted.
-            sources: the topics whose handlers change it, if not all topics that handlers read.
+            sources: the topics whose handlers change it, if not all that handlers read.
 
         Raises:
             BadDeclaration: as `topic`, or the key type is not hashable.
@@ -115,8 +114,7 @@ class TableDeclarations(Declarations):
         """Declare a topic in every instance's memory, loaded before the first record; see `GlobalTable`.
 
         Args:
-            name: of the topic.
-            key, value, format, key_format, partitions, read_only: as for `topic`.
+            name, key, value, format, key_format, partitions, read_only: as for `topic`.
             configs: of the topic when it is created, by Kafka's names; it is compacted.
 
         Raises:

@@ -3,9 +3,8 @@
 Here: the interface, with methods that do nothing.
 Not here: calling it (`hooks`), the extensions.
 
-Order of calls: `starting`; for new partitions `assigned`; for each record `around`, `finished`; for committed offsets
-`committed`; for removed partitions `revoked`; at the end `stopped`. `reached` names the steps in between, for crash
-tests.
+Order: `starting`; for new partitions `assigned`; for each record `around`, `finished`; for commits `committed`; for
+removed partitions `revoked`; at the end `stopped`. `reached` names the steps in between, for crash tests.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -19,18 +19,14 @@ logger = logging.getLogger("busway.app")
 
 
 class ExtensionFailed(BuswayError):
-    """An extension raised; the app stops, because the extension's state may be missing or wrong."""
+    """An extension raised; the app stops, because the extension's state may be wrong."""
 
 
 class Hooks:
     """The extensions of a running app, in the order of `extend`.
 
-    Raises:
-        ExtensionFailed: an extension raised; a `BuswayError` is raised as it is.
-
-    Attributes:
-        watched: whether any extension watches ended calls, which are then timed.
-        stepped: whether any extension watches steps, each of which is then awaited.
+    Exceptions become `ExtensionFailed`, except a `BuswayError`. Ended calls are timed only if `watched`, steps are
+    awaited only if `stepped`: if any extension overrides `finished` or `reached`.
     """
 
     def __init__(self, extensions: Sequence[Extension] = ()) -> None:

@@ -105,10 +105,7 @@ class Attempts:
     # Reading
 
     async def read(self, item: InFlightRecord) -> ConsumerRecord[Any, Any] | None:
-        """Decode the record; None if it was dead-lettered instead.
-
-        Undecodable bytes are a poison record; an unavailable registry is waited for.
-        """
+        """Decode the record, waiting for the registry; None if it was dead-lettered instead."""
         if self._transactor is not None and (refused := self._transactor.refused(item)) is not None:
             await self.bury(item, refused, 1)
             return None
@@ -185,8 +182,7 @@ class Attempts:
         nothing of a failed attempt is sent, and the output of a successful one is queued for a transaction.
 
         Raises:
-            Exception: raised by the handler.
-            HandlerTimedOut: it took too long.
+            Exception: raised by the handler, or `HandlerTimedOut`.
         """
         if self._transactor is None:
             current_output.set(None)

@@ -16,7 +16,6 @@ class InFlightRecord:
     """A record on its way through the handlers of its topic.
 
     Attributes:
-        done: where it is marked when all handlers are done.
         size: bytes of its key and value.
         typed: None before it is decoded, and when it is unreadable.
         pending: number of handlers not done with it.

@@ -44,8 +44,7 @@ class LaneContext:
     """Dependencies of a lane.
 
     Attributes:
-        on_finished: called with handled records whose sends are acknowledged or, with exactly_once, that wait for their
-            transaction.
+        on_finished: called with handled records whose sends are acknowledged; not with exactly_once.
         on_failure: called with an error that stops the app.
     """
 
@@ -163,11 +162,7 @@ class Lane:
         self.pump()
 
     async def rest(self, wait_s: float) -> None:
-        """Wait in place: the handler is blocked, but a revocation ends the wait.
-
-        Raises:
-            GivenUp: the partition is revoked; its next owner begins with this record.
-        """
+        """Wait in place, blocking the handler; `GivenUp` if the partition is being revoked."""
         if self.closing:
             raise GivenUp
         me = asyncio.current_task()
@@ -179,7 +174,7 @@ class Lane:
     # Finishing
 
     def finish(self, items: Sequence[InFlightRecord], sent: Sent) -> None:
-        """Finish records once their sends are acknowledged; the next record does not wait for that."""
+        """Finish records once their sends are acknowledged, without delaying the next record."""
         if self.exactly_once:
             self._attempts.hand_on(items)
             return
@@ -224,7 +219,7 @@ class Lane:
 
     @property
     def begun(self) -> int:
-        """Records given to the handler and not done: running, parked, or with unacknowledged sends."""
+        """Records with the handler: running, parked, or with unacknowledged sends."""
         return self.schedule.running + self.schedule.parked + self._unacknowledged
 
     def sending(self) -> "set[asyncio.Future[Any]]":

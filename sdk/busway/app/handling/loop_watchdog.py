@@ -1,6 +1,6 @@
 """A blocked event loop, and the handler that blocks it.
 
-Here: a thread that pings the loop and inspects its stack when it does not answer.
+Here: a thread that pings the loop and inspects its stack.
 Not here: partitions without progress (`busway.app.monitoring.health`).
 """
 

@@ -53,8 +53,7 @@ class PartitionOffsets:
     def committable(self, position: int | None) -> OffsetAndMetadata | None:
         """Return what to commit; None for nothing.
 
-        Args:
-            position: the consumer's, also behind markers and aborted records after the last record.
+        `position` is the consumer's, also behind markers and aborted records after the last record.
         """
         finished = self.done.all_finished
         if finished is None:

@@ -21,9 +21,8 @@ T = TypeVar("T")
 class Schedule(Generic[T]):
     """The records of one partition for one handler.
 
-    Args:
-        ordering: "key": records of a key are never reordered; "partition": nor any others; "none": no order.
-        concurrency: how many run at once. Above one, records without a key are unordered.
+    `ordering` "key": records of a key are never reordered; "partition": nor any others; "none": no order. With
+    `concurrency` above one, records without a key are unordered.
     """
 
     def __init__(self, *, ordering: Ordering = "key", concurrency: int = 1) -> None:

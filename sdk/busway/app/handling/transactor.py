@@ -7,9 +7,9 @@ While one transaction commits, handlers continue and their output is queued for 
 left to be handled, after `INTERVAL_S` at the latest, and is open only while its records are sent: readers of committed
 records wait for no handler, and handlers for no commit.
 
-Output enters transactions in the order in which calls returned, and only as a whole: records, table rows, and the
-offsets of the handled records under the member's current id and generation (KIP-447). A fenced member commits nothing,
-so a process that was frozen has no visible writes.
+Output enters transactions as a whole, in the order in which calls returned: records, table rows, and the offsets of the
+handled records under the member's current id and generation (KIP-447). A fenced member commits nothing, so a process
+that was frozen has no visible writes.
 
 - Aborted, with its partitions still assigned: the same output enters the next transaction; no handler is called again.
 - Refused for good: transactions are bisected until the output at fault is alone; its record is dead-lettered.

@@ -56,7 +56,7 @@ class Exponential:
             )
 
     def wait_s(self, attempt: int, chance: float) -> float:
-        """Return seconds to wait after attempt number `attempt` (the first is 1); `chance` is random, in [0, 1)."""
+        """Return seconds to wait after an attempt (the first is 1); `chance` is random, in [0, 1)."""
         try:
             longest = min(self.initial * self.factor ** (attempt - 1), self.max)
         except OverflowError:
@@ -104,7 +104,7 @@ def dead_letter_topic(topic: str, group: str) -> str:
 def dead_letter_headers(
     problem: BaseException, record: Record, *, group: str, attempts: int, handler: str
 ) -> list[tuple[str, bytes | None]]:
-    """Return origin and reason of a dead letter, under the header names of Spring and consoles."""
+    """Return origin and reason of a dead letter, under Spring's header names."""
     stack = "".join(
         traceback.format_exception(kind := type(problem), problem, _from_handler(problem.__traceback__))
     ).encode(errors="replace")
@@ -127,7 +127,7 @@ def dead_letter_headers(
 
 
 def _from_handler(trace: TracebackType | None) -> TracebackType | None:
-    """Drop the frames of Busway and Python that called the handler; keep all if there are no others."""
+    """Drop the frames of Busway and Python that called the handler, unless no others are left."""
     theirs = trace
     while theirs is not None and theirs.tb_frame.f_code.co_filename.startswith(_CALLERS):
         theirs = theirs.tb_next

@@ -136,10 +136,10 @@ class Topic(Generic[K, V]):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> "asyncio.Future[RecordMetadata]":
-        """As `send`, but return once the record is queued; the future is done when it is acknowledged.
+        """As `send`, but return once the record is queued; the future is done on acknowledgement.
 
-        A handler need not wait for it: its own record is finished only when all its sends are acknowledged, and the
-        next record is handled meanwhile.
+        A handler need not wait: its record is finished only when all its sends are acknowledged, and the next record is
+        handled meanwhile.
         """
         return await self.app.send_soon(
             self, value, key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
@@ -260,8 +260,8 @@ class TransactionalInbox(Protocol):
     def handling(self, group: str, record: ConsumerRecord[Any, Any]) -> AbstractAsyncContextManager[Any | None]:
         """Surround one attempt at a record with a transaction.
 
-        It enters as the handler's `tx`, or as None if the record was handled before. It commits the handler's writes
-        together with the record's mark, or rolls back if the handler raised.
+        It enters as the handler's `tx`, or as None if the record was handled before. It commits the writes together
+        with the record's mark, or rolls back if the handler raised.
         """
 
 

@@ -42,7 +42,7 @@ class Health(Extension):
 
     Args:
         stall_timeout_s: how long a partition with lag may finish no record; counted from the first look that saw the
-            lag, so that an idle partition with a new record is not reported as stuck.
+            lag, so that an idle partition with a new record is not stuck.
         clock: monotonic seconds; None for the machine's clock.
     """
 

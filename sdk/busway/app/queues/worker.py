@@ -42,7 +42,7 @@ _LOCK_LOOK_S: Final = 0.2
 
 @dataclass(slots=True, eq=False)
 class InHand:
-    """A record in the handler, or waiting for its release; `since_s` is the time of its last lock."""
+    """A record in the handler, or waiting for its release; `since_s`: its last lock."""
 
     record: Record
     since_s: float

@@ -68,7 +68,7 @@ class Copy:
     def left(self) -> Callable[[bool], None]:
         """Count rows that enter a transaction; return the callback for its outcome.
 
-        `known` stays: everything between it and the end was written by this instance, and is read once more.
+        `known` stays: this instance wrote everything between it and the end, which is read once more.
         """
         self.open += 1
 
@@ -112,7 +112,7 @@ class Copies:
     def give_up(self, partitions: Set[int]) -> None:
         """Keep the rows of revoked partitions for readers until their new owner is known.
 
-        Rows that may differ from the topic are dropped at once: a call or a write is in progress, or has failed.
+        Rows that may differ from the topic, by a pending or failed call or write, are dropped at once.
         """
         now_s = REAL_TIME.now_s()
         for partition in partitions:

@@ -65,7 +65,7 @@ class GlobalTable(Rows[K, V], Extension):
     async def put(self, key: K, value: V) -> RecordMetadata:
         """Write a row and wait for its acknowledgement.
 
-        It is in memory, here and elsewhere, once it is read: see `caught_up`.
+        It is in memory once it is read: see `caught_up`.
 
         Raises:
             Unencodable: the key or the value is of another type.
@@ -79,11 +79,8 @@ class GlobalTable(Rows[K, V], Extension):
     async def delete(self, key: K) -> RecordMetadata:
         """Delete a row with a tombstone; otherwise as `put`.
 
-        A topic with added partitions or several producers may have rows of one key in several partitions: each gets a
-        tombstone.
-
-        Returns:
-            Metadata of the tombstone in the key's own partition.
+        Rows of one key may be in several partitions, after partitions were added or with several producers: each gets a
+        tombstone. Returns the metadata of that in the key's own partition.
         """
         held = self._partitions_of(key)
         sent = await self.topic.send(None, key)

@@ -3,8 +3,8 @@
 Here: which calls of handlers run at once, and which wait.
 Not here: their changes (`table`).
 
-A call locks one key or the whole partition. Each waits only for earlier calls, so calls cannot deadlock; nor with two
-tables, as every call reaches the tables of its app in the same order.
+A call locks one key or the whole partition. Each waits only for earlier calls, and reaches the tables of its app in one
+order, so calls cannot deadlock.
 """
 
 import asyncio

@@ -116,14 +116,14 @@ class Rows(Mapping[K, V]):
         return self._changes.listening(maxsize)
 
     def __dir__(self) -> list[str]:
-        """List the methods for handlers and pages, without those of an extension, which are for the app."""
+        """List the methods for handlers and pages, without those of an extension."""
         return [name for name in super().__dir__() if name.startswith("_") or name not in vars(Extension)]
 
     def home(self, key: K) -> RowOrigin | None:
         return self._origins.get(key)
 
     def _row_in(self, partition: int, key: K) -> tuple[V, RowOrigin] | tuple[None, None]:
-        """Return the row of a key in one partition, shown or not; (None, None) without one."""
+        """Return a key's row in one partition, shown or not; (None, None) without one."""
         origin = self._origins.get(key)
         if origin is not None and origin.partition == partition:
             return self._rows[key], origin
@@ -182,11 +182,11 @@ class Attempt(Generic[K, V]):
 
     Attributes:
         topic, partition, offset: of the record, of the last one of a batch.
-        asked, flushed: whether it has called `includes`, and `flush`.
+        asked, flushed: whether it called `includes`, and `flush`.
         in_order: whether records of the partition are handled strictly one after another.
         before, put: rows and origins before the call, and set by it.
         written: keys of rows being sent.
-        unsent: keys of rows not yet queued in the output of an exactly_once call.
+        unsent: keys not yet queued in the output of an exactly_once call.
         shared: common origin of all rows that include only events of this topic.
     """
 

@@ -5,8 +5,8 @@ Not here: rows (`rows`), restoring and releasing them (`copies`), whole tables (
 
 Partition n of the table belongs to partition n of the handlers' topics: its new owner first restores the rows. A change
 is in memory at once and is written when the handler returns; the record is finished on acknowledgement. After a crash
-nothing is missing, but the last records may be handled again. To make that harmless, a header of each row's record
-names the last included event.
+the last records may be handled again. To make that harmless, a header of each row's record names the last included
+event.
 
     totals = app.table("totals", key=str, value=int, format="json")
 
@@ -22,7 +22,7 @@ need a row's events in order, as records of one key are; a handler that keeps ro
 Handlers of a table lock rows (`row_locks`), each call from its first line until its rows are sent: the rows of its
 record's key or, with `ordering="partition"` and in batches, all of the partition. So the log has the order of the
 decisions, and no call sees another's unfinished changes. A handler must not wait for another handler of the same rows.
-Rows put outside of handlers, and reads, take no lock.
+Reads and changes outside of handlers take no lock.
 """
 
 import asyncio
@@ -59,11 +59,8 @@ COMPACT: Final = {"cleanup.policy": "compact"}
 class Table(HeldRows[K, V], Extension):
     """Rows by key of the partitions assigned to this instance; made by `App.table`.
 
-    Values are replaced, never changed in place: after a failure the old value is put back.
-
-    Handlers of its sources take turns, each call alone with the rows of its record's key or, with
-    `ordering="partition"` and in batches, of its partition; a handler that changes rows of other keys needs one of
-    these.
+    Values are replaced, never changed in place: after a failure the old value is put back. Handlers that change rows of
+    other keys than their record's need `ordering="partition"` or batches; locks: see the module.
 
     Raises:
         BadDeclaration: the key type is not hashable.
@@ -98,8 +95,8 @@ class Table(HeldRows[K, V], Extension):
     def covers(self, key: K) -> bool:
         """Return whether the key's default partition is assigned and restored.
 
-        A row that is missing then exists nowhere. False too while the app does not run or has no partitions yet. Rows
-        put with an explicit `partition` are not considered.
+        A row that is missing then exists nowhere, unless it was put with an explicit `partition`. False too while the
+        app does not run or has no partitions yet.
 
         Raises:
             Unencodable: the key is of another type than the table's.
@@ -112,7 +109,7 @@ class Table(HeldRows[K, V], Extension):
         """Return whether the row already includes a change made for `record` or a later one of its partition.
 
         Rows put by the call itself count only after a flush: the records of a batch may change a row one after another.
-        Deleted rows include nothing, nor does any row once the record's topic was deleted and created again.
+        Deleted rows include nothing, nor do rows from before the record's topic was recreated.
 
         Raises:
             BadDeclaration: the handler may get the row's events in another order, or is not their only handler, so the
@@ -306,11 +303,7 @@ class Table(HeldRows[K, V], Extension):
     # Extension
 
     async def starting(self, app: RunningService) -> None:
-        """Create the topic and compare its partitions with those of its sources.
-
-        Raises:
-            BadDeclaration: the numbers differ, or they cannot be co-partitioned.
-        """
+        """Create the topic and compare its partitions with those of its sources; raises as `make_beside`."""
         self._sources = self._given or frozenset(topic.name for route in app.routes for topic in route.topics)
         if not self._sources:
             raise BadDeclaration(
@@ -335,7 +328,7 @@ class Table(HeldRows[K, V], Extension):
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Restore the rows of these partitions; raises as `Copies.read_back`.
 
-        Revoked partitions that return are resumed; others are dropped, as they have new owners.
+        Revoked partitions that return are resumed; others have new owners and are dropped.
         """
         new = {partition.partition for partition in partitions if partition.topic in self._sources} - self._held
         self._copies.keep_only(self._held | new)

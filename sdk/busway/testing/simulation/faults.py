@@ -48,7 +48,7 @@ class Fault:
         at_s: since faults began.
         lasts_s: until a killed process restarts, or a frozen or silent one continues.
         instance: of the service, from 1; 0 for the broker.
-        point, step: of `KILL_AT`: the step of handling, and at which arrival of the instance, from 1.
+        point, step: of `KILL_AT`: the step of handling, and which arrival there, from 1.
     """
 
     number: int

@@ -78,11 +78,7 @@ class _DoesNotHold(Exception):
 
 
 def run(plan: Plan, seed: Seed) -> History:
-    """Run one history.
-
-    Raises:
-        NotSimulated: the service does something that is not simulated.
-    """
+    """Run one history; `NotSimulated` if the service does something that is not simulated."""
     from busway_bus.testing.world import Stuck, World
 
     world = World(seed.number, strict=False)

@@ -223,9 +223,9 @@ def simulate(
 
     Args:
         service, instances, environment, prepare: as `Simulation`.
-        workload: a coroutine function that sends records, as `Simulation.workload`.
-        properties: hold once everything is handled, as `Simulation.outcome`.
-        invariants: hold always, as `Simulation.invariant`.
+        workload: as `Simulation.workload`.
+        properties: as `Simulation.outcome`.
+        invariants: as `Simulation.invariant`.
         seeds, seed, options: as `Simulation.run`.
 
     Raises:
