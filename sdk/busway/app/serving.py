@@ -1,6 +1,6 @@
 """An app that runs until a signal.
 
-Here: the signals and their effect on an app that starts or runs.
+Here: signals while an app starts or runs.
 Not here: starting and stopping (`application`).
 """
 
@@ -19,7 +19,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Served(Protocol):
-    """Start and stop an app."""
+    """An app that can be started and stopped."""
 
     drain_timeout_s: float
 

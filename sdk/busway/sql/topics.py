@@ -1,6 +1,6 @@
 """Ids and end offsets of topics.
 
-Here: asking the brokers.
+Here: requesting them.
 Not here: the inbox's conclusions (`inbox`).
 """
 
@@ -18,11 +18,7 @@ _END = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicState:
-    """The state of a partition's topic.
-
-    Attributes:
-        topic_id: None from brokers before KIP-516.
-    """
+    """State of a partition's topic; `topic_id` is None from brokers before KIP-516."""
 
     topic_id: UUID | None
     end: int
