@@ -252,7 +252,7 @@ class _History:
             broker.freeze()
             await asyncio.sleep(fault.lasts_s)
             broker.thaw()
-            self._trace.tell(BROKER, "goes on")
+            self._trace.tell(BROKER, "resumes")
             return
         if fault.kind is Kind.POWER_CUT:
             broker.power_cut()
@@ -383,7 +383,7 @@ class _Instance:
                 await asyncio.sleep(fault.lasts_s)
                 process.thaw()
                 if process.alive:
-                    self._tell("goes on")
+                    self._tell("resumes")
             case Kind.CUT:
                 self._tell("loses its connections")
                 self._history.world.network.cut(self.name)
