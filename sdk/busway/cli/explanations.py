@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from busway.admin.explanations import Rebalance, RebalanceReason
 from busway.cli.output import harmless
 
-_NOBODY = "nobody"
+_NO_MEMBER = "no member"
 
 
 def explanation(group: str, rebalances: Sequence[Rebalance]) -> str:
@@ -39,9 +39,9 @@ def _lines(rebalance: Rebalance) -> Iterator[str]:
     if rebalance.reasons_left_out:
         yield f"    and {rebalance.reasons_left_out} more"
     for move in rebalance.moves:
-        yield f"    {move.topic}-{move.partition}: {move.before or _NOBODY} -> {move.after or _NOBODY}"
+        yield f"    {move.topic}-{move.partition}: {move.before or _NO_MEMBER} -> {move.after or _NO_MEMBER}"
     if not rebalance.moves_complete:
-        yield "    more partitions have moved than are kept"
+        yield "    further moved partitions are not stored"
 
 
 def _reason(reason: RebalanceReason) -> str:

@@ -180,7 +180,7 @@ def test_a_service_that_is_wrong_is_found(service: Callable[[], App], holds: Any
     assert failed.history.faults
     assert f"--seed {failed.seed}" in str(failed)
     assert "It is not the same" not in str(failed)
-    assert any(word in failed.history.story for word in ("is killed", "freezes", "cannot reach", "restarted", "loses"))
+    assert any(word in failed.history.trace for word in ("is killed", "freezes", "cannot reach", "restarted", "loses"))
     with pytest.raises(SimulationFailed) as again:
         simulate(service, workload=customers, properties=[holds], seed=failed.seed, shrink=False)
     assert again.value.history == failed.history
@@ -194,7 +194,7 @@ def test_what_holds_always_is_looked_at_meanwhile() -> None:
 
     with pytest.raises(SimulationFailed, match="never_more_than_three: there are more") as failure:
         simulate(shop, workload=customers, invariants=[never_more_than_three], seed="1:")
-    assert "is whole again" not in failure.value.history.story
+    assert "is whole again" not in failure.value.history.trace
 
 
 def test_time_and_chance_of_a_service_are_the_seeds() -> None:
@@ -341,4 +341,4 @@ def test_the_command_line(tmp_path: Path) -> None:
     )
     code, _, wrong = busway("shop:app")
     assert code == 1
-    assert "no Simulation" in wrong
+    assert "not a Simulation" in wrong
