@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from tests.interop.ledger import LEDGER, Ledger
+from tests.interop.client_report import CLIENT_REPORT, ClientReport
 from tests.support.postgres import Postgres
 from tests.support.programs import end_spawned
 
@@ -45,26 +45,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Open the ledger."""
-    config.stash[LEDGER] = Ledger()
+    """Open the report of the clients."""
+    config.stash[CLIENT_REPORT] = ClientReport()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """One of several processes hands its ledger to the one that started it."""
+    """One of several processes hands its report to the one that started it."""
     if (output := getattr(session.config, "workeroutput", None)) is not None:
-        output["ledger"] = session.config.stash[LEDGER].notes_of_all()
+        output["client_report"] = session.config.stash[CLIENT_REPORT].notes_of_all()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Which takes it over."""
-    if notes := getattr(node, "workeroutput", {}).get("ledger"):
-        node.config.stash[LEDGER].take_over(notes)
+    if notes := getattr(node, "workeroutput", {}).get("client_report"):
+        node.config.stash[CLIENT_REPORT].take_over(notes)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the table."""
-    lines = config.stash[LEDGER].table()
+    lines = config.stash[CLIENT_REPORT].table()
     if lines:
         terminalreporter.section("foreign clients")
         for line in lines:

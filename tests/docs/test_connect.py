@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.connect_worker import Rest, records_of, until, worker_config
+from tests.support.connect_worker import Rest, records_of, worker_config
 from tests.support.patience import patient
+from tests.support.waiting import until
 
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_connect.config import BadSetting

@@ -5,7 +5,8 @@ from typing import Any
 
 from tests.support.busway_process import BuswayProcess
 from tests.support.canary import Canary, HttpQuestion
-from tests.support.connect_worker import Rest, WorkerProcess, until
+from tests.support.connect_worker import Rest, WorkerProcess
+from tests.support.waiting import until
 
 ENDLESS = r"(a|aa)+"
 NAME = "a" * 100 + "."

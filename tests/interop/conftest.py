@@ -6,13 +6,13 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.interop.broker import Broker, chosen_broker
-from tests.interop.ledger import LEDGER, Ledger
+from tests.interop.client_report import CLIENT_REPORT, ClientReport
 
 
 @pytest.fixture(scope="session")
-def ledger(pytestconfig: pytest.Config) -> Ledger:
+def client_report(pytestconfig: pytest.Config) -> ClientReport:
     """Where the tests write down what a client did."""
-    return pytestconfig.stash[LEDGER]
+    return pytestconfig.stash[CLIENT_REPORT]
 
 
 @pytest.fixture(scope="session")

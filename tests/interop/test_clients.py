@@ -13,8 +13,8 @@ from tools.jars import ToolMissing
 
 from busway_protocol.records.batch import iter_batches
 from tests.interop.broker import Broker
+from tests.interop.client_report import ClientReport
 from tests.interop.clients import CLIENTS, CODECS, Client, Written
-from tests.interop.ledger import Ledger
 from tests.interop.members import group_of
 from tests.support.patience import patient
 
@@ -120,7 +120,7 @@ def codec_topics(broker: Broker, admin: AdminClient) -> CodecTopics:
 
 
 def test_produces_every_codec(
-    client: Client, version: str, broker: Broker, codec_topics: CodecTopics, ledger: Ledger
+    client: Client, version: str, broker: Broker, codec_topics: CodecTopics, client_report: ClientReport
 ) -> None:
     """The client writes in each codec; the broker's log holds all of it, compressed as the client did."""
     topic = codec_topics.of(client)
@@ -129,11 +129,16 @@ def test_produces_every_codec(
     for header, _ in iter_batches(log):
         counts[CODECS[header.compression]] += header.records_count
     assert counts == dict.fromkeys(client.codecs, RECORDS)
-    ledger.note(client.name, version, "produce", "/".join(client.codecs))
+    client_report.note(client.name, version, "produce", "/".join(client.codecs))
 
 
 def test_reads_every_codec_of_every_writer(
-    client: Client, version: str, broker: Broker, admin: AdminClient, codec_topics: CodecTopics, ledger: Ledger
+    client: Client,
+    version: str,
+    broker: Broker,
+    admin: AdminClient,
+    codec_topics: CodecTopics,
+    client_report: ClientReport,
 ) -> None:
     """Keys, values, headers, offsets and times of what each client wrote in each codec; then the commit is there."""
     begun = time.time() - 3600
@@ -158,7 +163,7 @@ def test_reads_every_codec_of_every_writer(
     committed = {partition.topic: partition.offset for partition in future.result(patient(20)).topic_partitions}
     assert committed == {topic: RECORDS * len(writer.codecs) for writer, topic in topics.items()}
     eventually(lambda: described(admin, group), (ConsumerGroupState.EMPTY, []))
-    ledger.note(client.name, version, "read", f"{len(CODECS)} codecs of {len(topics)} writers")
+    client_report.note(client.name, version, "read", f"{len(CODECS)} codecs of {len(topics)} writers")
 
 
 def described(admin: AdminClient, group: str) -> tuple[ConsumerGroupState, list[int]] | None:
@@ -191,7 +196,9 @@ def lose_one_of_three(members: Sequence[Client], topic: str, broker: Broker, adm
         eventually(lambda: described(admin, topic), (ConsumerGroupState.STABLE, [3, 3]))
 
 
-def test_a_topic_is_made_on_first_use(client: Client, broker: Broker, admin: AdminClient, ledger: Ledger) -> None:
+def test_a_topic_is_made_on_first_use(
+    client: Client, broker: Broker, admin: AdminClient, client_report: ClientReport
+) -> None:
     """The first answer is that it is not there, asks again and writes."""
     topic = f"first-use-{client.name}"
     if client.name in ASKS_FOR_NONE:
@@ -211,11 +218,11 @@ def test_a_topic_is_made_on_first_use(client: Client, broker: Broker, admin: Adm
 
 
 def test_a_group_of_three_loses_a_member(
-    client: Client, version: str, broker: Broker, admin: AdminClient, ledger: Ledger
+    client: Client, version: str, broker: Broker, admin: AdminClient, client_report: ClientReport
 ) -> None:
     """Three members that run the same client; one is killed with SIGKILL."""
     lose_one_of_three([client] * 3, f"three-{client.name}", broker, admin)
-    ledger.note(client.name, version, "group of three", "lost one, read all")
+    client_report.note(client.name, version, "group of three", "lost one, read all")
 
 
 def test_a_mixed_group_loses_a_member(broker: Broker, admin: AdminClient) -> None:
@@ -245,7 +252,7 @@ def test_seeks_by_time(
     version: str,
     broker: Broker,
     timed: str,
-    ledger: Ledger,
+    client_report: ClientReport,
     milliseconds: int,
     offset: int,
 ) -> None:
@@ -253,4 +260,4 @@ def test_seeks_by_time(
     record = client.since(broker.bootstrap_servers, timed, BASE + milliseconds)
     assert (record.offset, record.key, record.timestamp) == (offset, str(offset), BASE + offset * 1000)
     if milliseconds == 41_500:
-        ledger.note(client.name, version, "seek by time", "yes")
+        client_report.note(client.name, version, "seek by time", "yes")

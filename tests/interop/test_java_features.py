@@ -8,7 +8,7 @@ import pytest
 
 from busway_bus.metadata.features import KAFKAS, NOT_SERVED, SUPPORTED
 from tests.interop.broker import Broker, chosen_broker, is_apache_chosen
-from tests.interop.ledger import Ledger
+from tests.interop.client_report import ClientReport
 from tests.support.apache_kafka import ApacheKafka, java_command
 from tests.support.patience import patient
 
@@ -64,7 +64,7 @@ def described(broker: Broker) -> tuple[dict[str, tuple[str, ...]], int]:
     return levels, int(rows[0][4])
 
 
-def test_kafka_features(both: tuple[Broker, Broker], ledger: Ledger) -> None:
+def test_kafka_features(both: tuple[Broker, Broker], client_report: ClientReport) -> None:
     """Described, raised, lowered, turned off, refused, checked alone; described again after a kill."""
     for line, expected in STEPS:
         ours, theirs = (run(broker, line) for broker in both)
@@ -99,4 +99,6 @@ def test_kafka_features(both: tuple[Broker, Broker], ledger: Ledger) -> None:
         "metadata.version": ("3.3-IV3", "4.3-IV0", "4.3-IV0"),
         "transaction.version": ("0", "2", "2"),
     }
-    ledger.note_tool("kafka-features", "describe, upgrade, downgrade, disable, version-mapping, feature-dependencies")
+    client_report.note_tool(
+        "kafka-features", "describe, upgrade, downgrade, disable, version-mapping, feature-dependencies"
+    )

@@ -9,7 +9,7 @@ import pytest
 
 from busway_bus.kernel.inert_configs import REFUSED_PREFIXES
 from tests.interop.broker import Broker, chosen_broker, is_apache_chosen
-from tests.interop.ledger import Ledger
+from tests.interop.client_report import ClientReport
 from tests.support.apache_kafka import ApacheKafka, java_command
 
 pytestmark = [pytest.mark.foreign, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -145,17 +145,19 @@ def run(
     return code, [re.sub(r"\s+", " ", part).strip() for part in shown.splitlines() if part.strip()]
 
 
-def test_what_the_tools_print(both: tuple[Broker, Broker], jvm: subprocess.Popen[str], ledger: Ledger) -> None:
+def test_what_the_tools_print(
+    both: tuple[Broker, Broker], jvm: subprocess.Popen[str], client_report: ClientReport
+) -> None:
     """The same on both."""
     for line in SAME:
         here, kafka = (run(jvm, broker, line) for broker in both)
         assert here == kafka, line
     for tool in ("kafka-metadata-quorum", "kafka-cluster", "kafka-configs"):
-        ledger.note_tool(tool, "prints what it prints on Apache Kafka")
+        client_report.note_tool(tool, "prints what it prints on Apache Kafka")
 
 
 def test_what_the_tools_print_of_a_controller(
-    both: tuple[Broker, Broker], jvm: subprocess.Popen[str], ledger: Ledger
+    both: tuple[Broker, Broker], jvm: subprocess.Popen[str], client_report: ClientReport
 ) -> None:
     """The same on both, by the controller's listener; at the wrong door, too."""
     for broker in both:
@@ -173,7 +175,7 @@ def test_what_the_tools_print_of_a_controller(
             assert here == kafka or line == "features describe", (line, option)
             assert here[0] == kafka[0]
     for tool in ("kafka-metadata-quorum", "kafka-cluster", "kafka-configs", "kafka-features"):
-        ledger.note_tool(tool, "works with --bootstrap-controller as on Apache Kafka")
+        client_report.note_tool(tool, "works with --bootstrap-controller as on Apache Kafka")
 
 
 def test_what_is_not_served_is_refused_by_name(both: tuple[Broker, Broker], jvm: subprocess.Popen[str]) -> None:

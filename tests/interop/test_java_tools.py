@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.broker import Broker
-from tests.interop.ledger import Ledger
+from tests.interop.client_report import ClientReport
 from tests.support.apache_kafka import java
 from tests.support.patience import patient
 
@@ -65,7 +65,7 @@ def table(output: str) -> list[dict[str, str]]:
     return [dict(zip(lines[heading], words, strict=False)) for words in lines[heading + 1 :]]
 
 
-def test_kafka_topics(tool: Tool, ledger: Ledger) -> None:
+def test_kafka_topics(tool: Tool, client_report: ClientReport) -> None:
     """Create, list, describe, grow and delete; a topic that exists is refused by name."""
     tool("kafka-topics", "--create", "--topic", "java-orders", "--partitions", "2", "--config", "retention.ms=86400000")
     with pytest.raises(AssertionError, match="TopicExistsException"):
@@ -79,10 +79,10 @@ def test_kafka_topics(tool: Tool, ledger: Ledger) -> None:
     assert len(re.findall(r"Partition: [012]\s+Leader: 1\s+Replicas: 1\s+Isr: 1", output)) == 3
     tool("kafka-topics", "--delete", "--topic", "java-orders")
     assert "java-orders" not in tool("kafka-topics", "--list").splitlines()
-    ledger.note_tool("kafka-topics", "create, list, describe, grow, delete")
+    client_report.note_tool("kafka-topics", "create, list, describe, grow, delete")
 
 
-def test_kafka_configs(tool: Tool, admin: AdminClient, ledger: Ledger) -> None:
+def test_kafka_configs(tool: Tool, admin: AdminClient, client_report: ClientReport) -> None:
     """Set and remove settings of a topic, see those of the broker; one that does not exist is refused."""
     for creation in admin.create_topics([NewTopic("java-settings", 1, 1)]).values():
         creation.result(patient(20))
@@ -98,10 +98,10 @@ def test_kafka_configs(tool: Tool, admin: AdminClient, ledger: Ledger) -> None:
         tool("kafka-configs", "--alter", *entity, "--add-config", "retension.ms=1")
     settings = tool("kafka-configs", "--describe", "--entity-type", "brokers", "--entity-name", "1", "--all")
     assert re.search(r"group\.initial\.rebalance\.delay\.ms=0 ", settings)
-    ledger.note_tool("kafka-configs", "set, remove, describe settings of a topic; describe a broker")
+    client_report.note_tool("kafka-configs", "set, remove, describe settings of a topic; describe a broker")
 
 
-def test_kafka_configs_of_groups(tool: Tool, ledger: Ledger) -> None:
+def test_kafka_configs_of_groups(tool: Tool, client_report: ClientReport) -> None:
     """Settings of a group are set, shown among all that it has, and removed; the group need not be there."""
     entity = ("--entity-type", "groups", "--entity-name", "tools-group")
     added = "consumer.session.timeout.ms=50000,share.auto.offset.reset=earliest"
@@ -116,10 +116,10 @@ def test_kafka_configs_of_groups(tool: Tool, ledger: Ledger) -> None:
     assert "share.auto.offset.reset=earliest" not in output
     with pytest.raises(AssertionError, match=r"consumer\.session\.timeout\.ms must be less than or equal to"):
         tool("kafka-configs", "--alter", *entity, "--add-config", "consumer.session.timeout.ms=99999")
-    ledger.note_tool("kafka-configs", "set, remove, describe settings of a group")
+    client_report.note_tool("kafka-configs", "set, remove, describe settings of a group")
 
 
-def test_kafka_get_offsets(tool: Tool, broker: Broker, admin: AdminClient, ledger: Ledger) -> None:
+def test_kafka_get_offsets(tool: Tool, broker: Broker, admin: AdminClient, client_report: ClientReport) -> None:
     """The ends of a log, the offset of a time and that of the latest time."""
     filled(broker, admin, "java-offsets", 50, partitions=2)
 
@@ -131,10 +131,12 @@ def test_kafka_get_offsets(tool: Tool, broker: Broker, admin: AdminClient, ledge
     assert offsets("--time", "max-timestamp", "--partitions", "1") == ["java-offsets:1:49"]
     assert offsets("--time", str(BASE + 20_500), "--partitions", "0") == ["java-offsets:0:21"]
     assert offsets("--time", str(BASE + 10**9)) == []
-    ledger.note_tool("kafka-get-offsets", "earliest, latest, of the latest time, by time")
+    client_report.note_tool("kafka-get-offsets", "earliest, latest, of the latest time, by time")
 
 
-def test_kafka_delete_records(tool: Tool, broker: Broker, admin: AdminClient, tmp_path: Path, ledger: Ledger) -> None:
+def test_kafka_delete_records(
+    tool: Tool, broker: Broker, admin: AdminClient, tmp_path: Path, client_report: ClientReport
+) -> None:
     """What is before an offset is gone; an offset past the end is refused."""
     filled(broker, admin, "java-deleted", 50)
     plan = tmp_path / "plan.json"
@@ -149,10 +151,10 @@ def test_kafka_delete_records(tool: Tool, broker: Broker, admin: AdminClient, tm
     assert tool("kafka-get-offsets", *asked).split() == ["java-deleted:0:30"]
     assert "OffsetOutOfRangeException" in delete(1000)
     assert "low_watermark: 50" in delete(-1)
-    ledger.note_tool("kafka-delete-records", "up to an offset, all, past the end")
+    client_report.note_tool("kafka-delete-records", "up to an offset, all, past the end")
 
 
-def test_kafka_consumer_groups(tool: Tool, broker: Broker, admin: AdminClient, ledger: Ledger) -> None:
+def test_kafka_consumer_groups(tool: Tool, broker: Broker, admin: AdminClient, client_report: ClientReport) -> None:
     """List, describe with and without members, reset by each rule, delete offsets and groups."""
     filled(broker, admin, "java-lag", 50)
     settings = {
@@ -189,10 +191,10 @@ def test_kafka_consumer_groups(tool: Tool, broker: Broker, admin: AdminClient, l
     assert "Successful" in tool("kafka-consumer-groups", "--delete-offsets", *group, "--topic", "java-lag")
     assert "was successful" in tool("kafka-consumer-groups", "--delete", *group)
     assert "java-group" not in tool("kafka-consumer-groups", "--list").split()
-    ledger.note_tool("kafka-consumer-groups", "list, describe, reset by four rules, delete offsets, delete")
+    client_report.note_tool("kafka-consumer-groups", "list, describe, reset by four rules, delete offsets, delete")
 
 
-def test_the_perf_tests(tool: Tool, broker: Broker, admin: AdminClient, ledger: Ledger) -> None:
+def test_the_perf_tests(tool: Tool, broker: Broker, admin: AdminClient, client_report: ClientReport) -> None:
     """kafka-producer-perf-test and kafka-consumer-perf-test move the same number of records."""
     for creation in admin.create_topics([NewTopic("java-perf", 3, 1)]).values():
         creation.result(patient(20))
@@ -200,23 +202,23 @@ def test_the_perf_tests(tool: Tool, broker: Broker, admin: AdminClient, ledger: 
     sizes = ("--num-records", str(count), "--record-size", "1000", "--throughput", "-1")
     output = tool("kafka-producer-perf-test", "--topic", "java-perf", *sizes, "--command-property", "acks=all")
     assert re.search(rf"^{count} records sent, .* 99\.9th\.$", output, re.MULTILINE), output
-    ledger.note_tool("kafka-producer-perf-test", "50000 records of 1000 bytes")
+    client_report.note_tool("kafka-producer-perf-test", "50000 records of 1000 bytes")
     asked = ("--topic", "java-perf", "--num-records", str(count), "--timeout", "20000", "--hide-header")
     output = tool("kafka-consumer-perf-test", *asked)
     (row,) = [line.split(", ") for line in output.splitlines() if line.count(",") >= 9]
     assert int(row[4]) == count
-    ledger.note_tool("kafka-consumer-perf-test", "50000 records")
+    client_report.note_tool("kafka-consumer-perf-test", "50000 records")
 
 
-def test_kafka_broker_api_versions(tool: Tool, ledger: Ledger) -> None:
+def test_kafka_broker_api_versions(tool: Tool, client_report: ClientReport) -> None:
     """The tool reads the advertised APIs; there is none that it does not know."""
     output = tool("kafka-broker-api-versions")
     assert re.search(r"Produce\(0\): \S+ to \d+ \[usable: \d+\]", output)
     assert "UNKNOWN" not in output
-    ledger.note_tool("kafka-broker-api-versions", "every API known and usable")
+    client_report.note_tool("kafka-broker-api-versions", "every API known and usable")
 
 
-def test_kafka_log_dirs(tool: Tool, broker: Broker, admin: AdminClient, ledger: Ledger) -> None:
+def test_kafka_log_dirs(tool: Tool, broker: Broker, admin: AdminClient, client_report: ClientReport) -> None:
     """The directory, and the bytes of each partition in it."""
     filled(broker, admin, "java-sizes", 50, partitions=2)
     output = tool("kafka-log-dirs", "--describe", "--topic-list", "java-sizes")
@@ -225,20 +227,20 @@ def test_kafka_log_dirs(tool: Tool, broker: Broker, admin: AdminClient, ledger: 
     sizes = {row["partition"]: row["size"] for row in directory["partitions"]}
     assert (directory["error"], sorted(sizes)) == (None, ["java-sizes-0", "java-sizes-1"])
     assert min(sizes.values()) > 50
-    ledger.note_tool("kafka-log-dirs", "sizes of the partitions of a topic")
+    client_report.note_tool("kafka-log-dirs", "sizes of the partitions of a topic")
 
 
-def test_kafka_metadata_quorum(tool: Tool, ledger: Ledger) -> None:
+def test_kafka_metadata_quorum(tool: Tool, client_report: ClientReport) -> None:
     """One voter, which leads and lags behind none."""
     output = tool("kafka-metadata-quorum", "describe", "--status")
     assert re.search(r"LeaderId:\s+1\n", output), output
     assert re.search(r"MaxFollowerLag:\s+0\n", output), output
     output = tool("kafka-metadata-quorum", "describe", "--replication")
     assert re.search(r"^1\s+\S+\s+\d+\s+0\s.*Leader", output, re.MULTILINE), output
-    ledger.note_tool("kafka-metadata-quorum", "status and replication")
+    client_report.note_tool("kafka-metadata-quorum", "status and replication")
 
 
-def test_kafka_leader_election(tool: Tool, admin: AdminClient, ledger: Ledger) -> None:
+def test_kafka_leader_election(tool: Tool, admin: AdminClient, client_report: ClientReport) -> None:
     """No partition needs one; a topic that does not exist is refused."""
     for creation in admin.create_topics([NewTopic("java-elections", 2, 1)]).values():
         creation.result(patient(20))
@@ -249,10 +251,10 @@ def test_kafka_leader_election(tool: Tool, admin: AdminClient, ledger: Ledger) -
     tool("kafka-leader-election", "--election-type", "unclean", "--all-topic-partitions")
     with pytest.raises(AssertionError, match="UnknownTopicOrPartitionException"):
         tool("kafka-leader-election", "--election-type", "preferred", "--topic", "java-missing", "--partition", "0")
-    ledger.note_tool("kafka-leader-election", "preferred and unclean; none is needed")
+    client_report.note_tool("kafka-leader-election", "preferred and unclean; none is needed")
 
 
-def test_kafka_reassign_partitions(tool: Tool, admin: AdminClient, tmp_path: Path, ledger: Ledger) -> None:
+def test_kafka_reassign_partitions(tool: Tool, admin: AdminClient, tmp_path: Path, client_report: ClientReport) -> None:
     """A plan that leaves a partition where it is, is carried out; one to another broker is refused; nothing is under way."""
     for creation in admin.create_topics([NewTopic("java-moves", 1, 1)]).values():
         creation.result(patient(20))
@@ -268,10 +270,10 @@ def test_kafka_reassign_partitions(tool: Tool, admin: AdminClient, tmp_path: Pat
     with pytest.raises(AssertionError, match=r"Unknown broker id 7|no such broker is registered"):
         move("--execute", 7)
     assert "No partition reassignments found." in tool("kafka-reassign-partitions", "--list")
-    ledger.note_tool("kafka-reassign-partitions", "execute, verify, list; another broker is refused")
+    client_report.note_tool("kafka-reassign-partitions", "execute, verify, list; another broker is refused")
 
 
-def test_kafka_transactions(tool: Tool, broker: Broker, admin: AdminClient, ledger: Ledger) -> None:
+def test_kafka_transactions(tool: Tool, broker: Broker, admin: AdminClient, client_report: ClientReport) -> None:
     """Java's transactional producer, an epoch for each transaction; its transactions listed, described, and fenced by a tool."""
     assert re.search(r"transaction\.version.*FinalizedVersionLevel: 2", tool("kafka-features", "describe"))
     for creation in admin.create_topics([NewTopic("java-tx", 1, 1)]).values():
@@ -301,6 +303,6 @@ def test_kafka_transactions(tool: Tool, broker: Broker, admin: AdminClient, ledg
         "20000",
     )
     assert tool("kafka-console-consumer", "--topic", "java-tx", *read).count("\n") == 2000
-    ledger.note_tool(
+    client_report.note_tool(
         "kafka-transactions", "list, describe, describe-producers, find-hanging, forceTerminateTransaction"
     )

@@ -90,7 +90,7 @@ def replay(plan: Plan, plant: str | None) -> int:
 
 def print_plan(plan: Plan) -> None:
     """What the run consists of."""
-    print(f"seed {plan.seed}, {plan.span_ms} ms, broker {dict(plan.broker)}, weather {dict(plan.weather)}")
+    print(f"seed {plan.seed}, {plan.span_ms} ms, broker {dict(plan.broker)}, delays {dict(plan.delays)}")
     for topic in plan.topics:
         print(f"  topic {topic.name}: {topic.partitions} partitions, {dict(topic.configs)}")
     for client in plan.clients:

@@ -24,7 +24,7 @@ FAULTS: Final = (
     "kill",
     "freeze",
     "cut",
-    "deaf",
+    "no_responses",
     "slow disk",
     "full disk",
     "failing sync",
@@ -84,7 +84,7 @@ class _Drawing:
             clients=clients,
             faults=self._faults(span_ms, clients),
             broker=self._broker(),
-            weather=self._weather(),
+            delays=self._delays(),
         )
 
     def _maybe(self, likely: float) -> bool:
@@ -105,7 +105,7 @@ class _Drawing:
             **SHARES,
         }
 
-    def _weather(self) -> dict[str, float]:
+    def _delays(self) -> dict[str, float]:
         choice = self._chance.choice
         return {
             "network_ms": choice([0.2, 0.5, 2.0, 20.0]),
@@ -268,7 +268,7 @@ class _Drawing:
             case "restart" | "failing sync":
                 amount = choice([0, 50]) if kind == "failing sync" else 0
                 return Fault(at_ms=at_ms, kind=kind, for_ms=choice([0, 10, 500, 4_000, 12_000]), amount=amount)
-            case "deaf":
+            case "no_responses":
                 return Fault(at_ms=at_ms, kind=kind, for_ms=choice([300, 3_000]), target=target)
             case "freeze":
                 return Fault(at_ms=at_ms, kind=kind, for_ms=choice([500, 4_000, 15_000]), target=target)

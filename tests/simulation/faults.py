@@ -52,12 +52,12 @@ class Faults:
         """Files by path: how they were before, and damaged."""
         self._chance = random.Random(f"faults/{scenario.plan.seed}")
 
-    def weather(self) -> None:
+    def apply_delays(self) -> None:
         """What network and disk are like."""
-        weather = self._plan.weather
-        self._world.network.conditions.delay_s = (0.00005, weather.get("network_ms", 1.0) / 1000)
-        self._node.host.slowness = weather.get("sync_ms", 1.0)
-        self._node.disk.faults.sync_s = (0.0, weather.get("sync_ms", 1.0) / 1000)
+        delays = self._plan.delays
+        self._world.network.conditions.delay_s = (0.00005, delays.get("network_ms", 1.0) / 1000)
+        self._node.host.slowness = delays.get("sync_ms", 1.0)
+        self._node.disk.faults.sync_s = (0.0, delays.get("sync_ms", 1.0) / 1000)
 
     @property
     def elapsed_ms(self) -> float:
@@ -87,7 +87,7 @@ class Faults:
             "kill": self._kill,
             "freeze": self._freeze,
             "cut": self._cut,
-            "deaf": self._deafen,
+            "no_responses": self._drop_responses,
             "slow disk": self._slow,
             "full disk": self._full,
             "failing sync": self._fail_syncs,
@@ -227,7 +227,7 @@ class Faults:
             network.heal(fault.target, node)
             network.heal(node, fault.target)
 
-    async def _deafen(self, fault: Fault) -> None:
+    async def _drop_responses(self, fault: Fault) -> None:
         """What the client asks arrives; what it is answered does not, until this is over or the connection."""
         network, node = self._world.network, self._node.name
         network.silence(node, fault.target)
@@ -244,7 +244,7 @@ class Faults:
     def _slowed(self, times: int, change: int) -> None:
         """The disk is slow for one reason more or less; the slowest counts."""
         self._slow_by[times] += change
-        usual = self._plan.weather.get("sync_ms", 1.0)
+        usual = self._plan.delays.get("sync_ms", 1.0)
         worst = max((times for times, count in self._slow_by.items() if count), default=1)
         self._node.host.slowness = max(usual, min(usual * worst, _SLOWEST))
 

@@ -52,7 +52,9 @@ def _trouble(theme: "Theme", targets: list[str], strikes: list[str]) -> None:
     """Members and the node are hit, one after the other."""
     choice = theme._chance.choice
     for at_ms in theme._moments((1, 2, 3)):
-        kind = choice(["kill", "kill", "freeze", "freeze", "cut", "deaf", "strike", "crash", "power cut", "restart"])
+        kind = choice(
+            ["kill", "kill", "freeze", "freeze", "cut", "no_responses", "strike", "crash", "power cut", "restart"]
+        )
         if kind == "strike":
             theme._fault(at_ms, kind, 3_000, choice([100, 1_000]), choice(strikes))
         elif kind in {"crash", "power cut"}:

@@ -180,7 +180,7 @@ class _Round:
 
     async def _moment(self) -> None:
         """Wait for about as long as the disk takes, or hardly at all."""
-        sync_s = self._client.stage.plan.weather.get("sync_ms", 1.0) / 1000
+        sync_s = self._client.stage.plan.delays.get("sync_ms", 1.0) / 1000
         await asyncio.sleep(self._client.chance.choice([0, 0.2, 1, 4]) * sync_s * self._client.chance.random())
 
     async def _commit(self, transaction: Transaction) -> None:

@@ -1,4 +1,4 @@
-"""What one simulated run consists of: topics, clients, faults, the weather on network and disk. A seed draws it whole.
+"""What one simulated run consists of: topics, clients, faults, the delays on network and disk. A seed draws it whole.
 
 Here: the plan as a value, its text form for the cases that are kept.
 Not here: its drawing (`drawing`), carrying it out (`scenario`). A plan is explicit so that it can be shrunk: a fault
@@ -69,7 +69,7 @@ class Plan:
         seed: decides all that is not written down here: delays, the order of what is ready, what survives a power cut.
         span_ms: faults happen, and clients work, within it; after it all must come right.
         broker: settings of the node.
-        weather: delays of network and disk in ms, by name.
+        delays: delays of network and disk in ms, by name.
         epoch_max: the last epoch of a producer, where it is not to be 32,767: so few that they are used up.
         levels: of the features that the node's directory is formatted with, where they are not those of a new cluster.
     """
@@ -80,7 +80,7 @@ class Plan:
     clients: tuple[ClientPlan, ...]
     faults: tuple[Fault, ...]
     broker: Mapping[str, str] = field(default_factory=dict)
-    weather: Mapping[str, float] = field(default_factory=dict)
+    delays: Mapping[str, float] = field(default_factory=dict)
     epoch_max: int | None = None
     levels: Mapping[str, int] = field(default_factory=dict)
 
@@ -110,7 +110,7 @@ class Plan:
             clients=tuple(ClientPlan(**client) for client in decoded["clients"]),
             faults=tuple(Fault(**fault) for fault in decoded["faults"]),
             broker=decoded["broker"],
-            weather=decoded["weather"],
+            delays=decoded["delays"],
             epoch_max=decoded.get("epoch_max"),
             levels=decoded.get("levels", {}),
         )

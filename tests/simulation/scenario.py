@@ -187,7 +187,7 @@ def _at_levels(levels: Mapping[str, int]) -> Iterator[None]:
 @contextlib.contextmanager
 def _slow_markers(plan: Plan) -> Iterator[None]:
     """Delay the markers of a transaction by up to `marker_ms`, as for many partitions."""
-    longest_ms, chance = plan.weather.get("marker_ms", 0.0), random.Random(f"markers/{plan.seed}")
+    longest_ms, chance = plan.delays.get("marker_ms", 0.0), random.Random(f"markers/{plan.seed}")
     usual = LocalMarkerWriter.write
 
     async def write(self: LocalMarkerWriter, marker: Any, partitions: Any) -> Any:
@@ -289,7 +289,7 @@ class Scenario:
         await playing
 
     async def _play(self, world: World) -> None:
-        self.faults.weather()
+        self.faults.apply_delays()
         await self.node.start()
         await self._process("setup").run(self._make_topics)
         keeper = asyncio.create_task(self.faults.keep_node())

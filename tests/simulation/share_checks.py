@@ -30,7 +30,7 @@ _FORGETS: Final = frozenset(
     {"crash", "power cut", "restart", "lost", "started", "failing sync", "full disk", "does not start", "damage"}
 )
 """What may have a broker forget who has a record, or fail to write down what became of it."""
-_CUTS: Final = frozenset({"kill", "cut", "deaf", "gone", "start"})
+_CUTS: Final = frozenset({"kill", "cut", "no_responses", "gone", "start"})
 """What may end a member's session."""
 _LASTS_MS: Final = 5_000.0
 """So long after it has begun a fault may still do something."""

@@ -99,7 +99,7 @@ def shared(theme: "Theme") -> None:
         theme._client("keeper", (10, 25), group="share0", resets=0.0)
     for at_ms in theme._moments((1, 2, 3)):
         kind = choice(
-            ["strike", "strike", "crash", "power cut", "restart", "kill", "freeze", "freeze", "cut", "deaf"]
+            ["strike", "strike", "crash", "power cut", "restart", "kill", "freeze", "freeze", "cut", "no_responses"]
             if chance.random() < 0.85
             else ["failing sync", "full disk"]
         )

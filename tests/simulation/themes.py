@@ -34,7 +34,7 @@ class Theme:
         self._broker: Mapping[str, str] = {}
         self._epoch_max: int | None = None
         self._levels: Mapping[str, int] = {}
-        self._weather: Mapping[str, float] = {}
+        self._delays: Mapping[str, float] = {}
         self._span_ms = 6_000
         self._sync_ms = chance.choice([0.5, 1.0, 5.0])
 
@@ -75,7 +75,7 @@ class Theme:
                 "log.flush.offset.checkpoint.interval.ms": str(self._chance.choice([300, 10_000])),
                 **self._broker,
             },
-            weather={"network_ms": self._chance.choice([0.2, 0.5, 2.0]), "sync_ms": self._sync_ms, **self._weather},
+            delays={"network_ms": self._chance.choice([0.2, 0.5, 2.0]), "sync_ms": self._sync_ms, **self._delays},
             epoch_max=self._epoch_max,
             levels=self._levels,
         )
@@ -154,7 +154,7 @@ class Theme:
         if self._maybe(0.5):
             self._client("reader", (5, 15))
         for at_ms in self._moments((1, 2, 3)):
-            self._fault(at_ms, "deaf", randint(500, 4_000), target=choice(producers))
+            self._fault(at_ms, "no_responses", randint(500, 4_000), target=choice(producers))
             if self._maybe(0.3):
                 self._fault(
                     at_ms + randint(50, 3_000), choice(["crash", "power cut", "restart", "cut"]), target=producers[0]
@@ -187,7 +187,7 @@ class Theme:
         randint, choice = self._chance.randint, self._chance.choice
         producers = [self._producer((8, 20), near_wrap=True, dies=self._maybe(0.5)) for _ in range(choice([1, 2]))]
         for at_ms in self._moments((0, 1, 2)):
-            kind = choice(["cut", "deaf", "crash", "power cut", "restart"])
+            kind = choice(["cut", "no_responses", "crash", "power cut", "restart"])
             self._fault(at_ms, kind, randint(0, 1_500), target=choice(producers))
 
     def names(self) -> None:
@@ -309,7 +309,9 @@ class Theme:
         if self._maybe(0.4):
             self._client("reader", (5, 15))
         for at_ms in self._moments((1, 2, 3)):
-            kind = choice(["strike", "strike", "crash", "power cut", "restart", "kill", "cut", "deaf", "failing sync"])
+            kind = choice(
+                ["strike", "strike", "crash", "power cut", "restart", "kill", "cut", "no_responses", "failing sync"]
+            )
             if kind == "strike":
                 self._fault(
                     at_ms, kind, 3_000, choice([100, 1_000]), choice(["Transaction", "Transaction", "CommittedPoll"])
@@ -328,7 +330,7 @@ class Theme:
         ]
         self._client("auditor", (10, 25))
         for at_ms in self._moments((2, 3, 4)):
-            kind = choice(["freeze", "freeze", "deaf", "kill", "cut"])
+            kind = choice(["freeze", "freeze", "no_responses", "kill", "cut"])
             self._fault(at_ms, kind, choice([300, 1_500, 4_000]), target=choice(taken))
         if self._maybe(0.5):
             self._fault(
@@ -366,7 +368,7 @@ class Theme:
             self._client("accountant", (20, 50), isolation_level=level)
         for at_ms in self._moments((1, 2, 3)):
             kind = choice(
-                ["strike", "crash", "power cut", "restart", "kill", "kill", "freeze", "freeze", "cut", "deaf"]
+                ["strike", "crash", "power cut", "restart", "kill", "kill", "freeze", "freeze", "cut", "no_responses"]
             )
             if kind == "strike":
                 self._fault(at_ms, kind, 3_000, choice([100, 1_000]), choice(["Transaction", "GroupOffset"]))

@@ -42,7 +42,7 @@ def back_to_back(theme: "Theme") -> None:
     choice, maybe = theme._chance.choice, theme._maybe
     _settings(theme, choice([3, 6]))
     theme._sync_ms = choice([2.0, 5.0, 20.0])
-    theme._weather = {"marker_ms": choice([5.0, 50.0, 200.0])}
+    theme._delays = {"marker_ms": choice([5.0, 50.0, 200.0])}
     theme._more_topics = [TopicPlan(name="derived", partitions=2)]
     transactors = [
         theme._transactor(

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +22,7 @@ from busway import Record, read_to_end
 from busway_connect.config import WorkerConfig
 from tests.support.patience import patient
 from tests.support.programs import spawn
+from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = patient(20.0)
@@ -62,13 +63,6 @@ class Rest:
 
     async def _is(self, name: str, state: str | None) -> bool:
         return await self.task_state(name) == state
-
-
-async def until(true: Callable[[], Awaitable[bool]]) -> None:
-    """Returns when it is so; fails when it is not in time."""
-    async with asyncio.timeout(SECONDS):
-        while not await true():
-            await asyncio.sleep(0.02)
 
 
 async def records_of(bootstrap: str, topic: str, isolation_level: str = "read_uncommitted") -> list[Record]:

@@ -82,10 +82,10 @@ class ElectionFile:
         try:
             return election_from_text(content.decode())
         except (ValueError, RecursionError) as problem:
-            anew = election_text(Election(epoch=_INT_MAX)).replace(str(_INT_MAX), "N")
+            example = election_text(Election(epoch=_INT_MAX)).replace(str(_INT_MAX), "N")
             raise DamagedElection(
                 f"{self._path} is damaged: {problem}. It says in which epoch this node has voted, and without it the node could do so twice. "
-                f"Restore it from a copy; or write {anew} into it, with an N above the leaderEpoch of all other voters"
+                f"Restore it from a copy; or write {example} into it, with an N above the leaderEpoch of all other voters"
             ) from None
 
     def write(self, election: Election) -> None:

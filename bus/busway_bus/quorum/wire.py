@@ -83,8 +83,8 @@ def of_another_log(request: QuorumRequest) -> QuorumResponse:
     """Build the response to a request for another partition."""
     if isinstance(request, FetchSnapshotRequest) and _is_single(request):
         topic, partition = request.topics[0].name, request.topics[0].partitions[0].partition
-        nobody = Election(epoch=0, leader_id=NOBODY)
-        return snapshot_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, nobody, topic=topic, partition=partition)
+        unknown = Election(epoch=0, leader_id=NOBODY)
+        return snapshot_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown, topic=topic, partition=partition)
     return refused(request, ErrorCode.INVALID_REQUEST)
 
 

@@ -63,7 +63,8 @@ class LocalCluster:
             self._held = HeldPort()
             self._port = self._held.number
         if self._port:
-            properties["listeners"] = f"PLAINTEXT://127.0.0.1:{self._port}"
+            first, comma, others = properties["listeners"].partition(",")
+            properties["listeners"] = f"{first.rpartition(':')[0]}:{self._port}{comma}{others}"
         self.node = Node(BrokerConfig.from_properties(properties), machine=current_machine())
         await self.node.start()
         self._port = int(self.bootstrap_servers.rpartition(":")[2])

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from busway.admin.explanations import Rebalance, RebalanceReason
 from busway.cli.output import harmless
 
-_NO_MEMBER = "no member"
+_UNASSIGNED = "unassigned"
 
 
 def explanation(group: str, rebalances: Sequence[Rebalance]) -> str:
@@ -39,7 +39,7 @@ def _lines(rebalance: Rebalance) -> Iterator[str]:
     if rebalance.reasons_left_out:
         yield f"    and {rebalance.reasons_left_out} more"
     for move in rebalance.moves:
-        yield f"    {move.topic}-{move.partition}: {move.before or _NO_MEMBER} -> {move.after or _NO_MEMBER}"
+        yield f"    {move.topic}-{move.partition}: {move.before or _UNASSIGNED} -> {move.after or _UNASSIGNED}"
     if not rebalance.moves_complete:
         yield "    further moved partitions are not stored"
 

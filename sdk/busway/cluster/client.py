@@ -255,8 +255,8 @@ class ClusterClient:
             missing = [name for name in wanted if name not in self.metadata.topics]
             if problem is None and missing:
                 code = self.metadata.problems.get(missing[0], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                nobody = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                text = f"does not exist, and {self._why_none()}; create it first" if nobody else None
+                unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                text = f"does not exist, and {self._why_not_created()}; create it first" if unknown else None
                 problem = BrokerError(code, f"topic {missing[0]}", text)
             if problem is None:
                 return
@@ -266,7 +266,7 @@ class ClusterClient:
                 raise problem
             await timer.sleep()
 
-    def _why_none(self) -> str:
+    def _why_not_created(self) -> str:
         if self._create_topics:
             return "the brokers create none when it is asked for"
         return "this client creates none (allow_auto_create_topics)"

@@ -57,7 +57,7 @@ class ShareSession:
         """Build a request for at most `limit` records of exactly these partitions."""
         options = self._options
         wanted_ids = set(wanted)
-        assert pending.keys() <= wanted_ids, "what is told about others would add them to the session"
+        assert pending.keys() <= wanted_ids, "acknowledgements of other partitions would add them to the session"
         added = sorted(wanted_ids - self.partitions)
         forgotten = sorted(self.partitions - wanted_ids)
         self.partitions = wanted_ids

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.support.patience import patient, patient_ms
+from tests.support.waiting import until
 
 from busway import (
     Admin,
@@ -57,13 +58,6 @@ async def committed(app: App, topic: str) -> dict[int, int]:
     async with Admin(app.bootstrap_servers) as admin:
         offsets = await admin.list_group_offsets(app.group_id)
     return {partition.partition: offset.offset for partition, offset in offsets.items() if partition.topic == topic}
-
-
-async def until(check: Any, seconds: float = 15) -> None:
-    """Wait until a coroutine function answers with something true."""
-    async with asyncio.timeout(patient(seconds)):
-        while not await check():
-            await asyncio.sleep(0.01)
 
 
 def _has_committed(app: App, offsets: dict[int, int]) -> Any:
@@ -837,7 +831,7 @@ async def test_two_instances_share_and_one_dies_without_a_word() -> None:
         async def all_seen() -> bool:
             return len(set(seen)) == 200
 
-        await until(all_seen, 30)
+        await until(all_seen, seconds=30)
         await first.stop()
 
 

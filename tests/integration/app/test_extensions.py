@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from tests.integration.app.test_app import FAST, Ride, committed, service, until
+from tests.integration.app.test_app import FAST, Ride, committed, service
+from tests.support.waiting import until
 
 from busway import App, BadDeclaration, Extension, ExtensionFailed, Handling, Retry, TopicPartition
 from busway.app.extending.extension import CRASH_POINTS

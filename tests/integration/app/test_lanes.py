@@ -6,8 +6,9 @@ import threading
 from typing import Any
 
 import pytest
-from tests.integration.app.test_app import FAST, Quote, Ride, committed, service, until
+from tests.integration.app.test_app import FAST, Quote, Ride, committed, service
 from tests.support.patience import patient
+from tests.support.waiting import until
 
 from busway import Admin, Batch, ConsumerRecord, Exponential, HandlerFailed, Producer, Retry, TopicPartition
 from busway.app.handling.lane import OPEN_MAX

@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from tests.support.patience import patient
 from tests.support.raw_client import RawClient, frame
+from tests.support.waiting import until
 
 from busway_bus.groups.classic.group import ClassicGroup
 from busway_bus.handlers.common.context import Peer
@@ -102,13 +103,6 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> "asyncio.Queue[Connection]":
     return queue
 
 
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Return when something holds that another client can see."""
-    async with asyncio.timeout(patient(10)):
-        while not await condition():
-            await asyncio.sleep(0)
-
-
 async def create(client: RawClient, *names: str) -> None:
     """Make topics of one partition."""
     topics = [
@@ -181,7 +175,7 @@ async def test_what_came_whole_before_the_client_left_is_done_in_order(
         async def gone() -> bool:
             return not await members_of(other, "g")
 
-        await until(gone)
+        await until(gone, pause_s=0)
         asked = OffsetFetchRequest(group_id="g2", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])])
         committed = await other.ask(asked, 5)
         assert committed.topics[0].partitions[0].committed_offset == 7
@@ -204,7 +198,7 @@ async def test_a_deletion_whose_client_left_is_a_deletion_for_the_next_start_too
             async def deleted() -> bool:
                 return "gone" not in await topics_of(other)
 
-            await until(deleted)
+            await until(deleted, pause_s=0)
             assert "kept" in await topics_of(other)
         await cluster.stop()
         await cluster.start()
@@ -255,7 +249,7 @@ async def test_a_poll_and_a_join_nobody_waits_for_end_and_what_is_behind_them_is
             left = await members_of(other, "g")
             return len(left) == 1 and left != [member.member_id]
 
-        await until(only_the_joiner)
+        await until(only_the_joiner, pause_s=0)
 
 
 async def test_nothing_is_kept_of_ids_that_are_no_members_and_of_connections_that_the_broker_ended(

@@ -116,6 +116,17 @@ async def test_a_controllers_listener_names_the_controller() -> None:
         assert list(registered.addresses) == ["PLAINTEXT"]
 
 
+async def test_a_restart_opens_all_listeners_again() -> None:
+    """The first at its port; those of the controller among them."""
+    async with LocalCluster(properties=CONTROLLER) as cluster:
+        address = cluster.bootstrap_servers
+        await cluster.stop()
+        await cluster.start()
+        assert cluster.node is not None
+        assert cluster.bootstrap_servers == address
+        assert list(cluster.node.services.controller_advertised) == ["A", "B"]
+
+
 async def test_a_controllers_listener_serves_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
     """Metadata ends the connection, as in Kafka."""
     async with LocalCluster(properties=CONTROLLER) as cluster:

@@ -9,6 +9,7 @@ import pytest
 from tests.integration.broker.test_disconnects import join
 from tests.support.patience import patient
 from tests.support.raw_client import RawClient, frame
+from tests.support.waiting import until
 
 from busway_bus.coordinator.group_coordinator import GroupCoordinator
 from busway_bus.groups.classic.group import ClassicGroup
@@ -62,13 +63,6 @@ def members_of(groups: GroupCoordinator, group_id: str) -> list[str]:
     return list(group.members) if isinstance(group, ConsumerGroup) else []
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Return when something holds."""
-    async with asyncio.timeout(patient(10)):
-        while not condition():
-            await asyncio.sleep(0)
-
-
 def joining(group_id: str) -> JoinGroupRequest:
     """A new member that wants to join."""
     return JoinGroupRequest(
@@ -111,7 +105,7 @@ async def test_a_member_that_never_learned_its_id_is_fenced_after_the_grace(clus
             async with RawClient(cluster.bootstrap_servers) as dies:
                 dies.send(frame(joining("g"), 2))
                 await dies.drained()
-                await until(lambda: len(members_of(groups, "g")) == 2)
+                await until(lambda: len(members_of(groups, "g")) == 2, pause_s=0)
             assert await asyncio.wait_for(waits.get(), patient(10)) == 3.0
             assert groups.connections.carries(("g", member.member_id))
 
@@ -127,8 +121,8 @@ async def test_a_join_that_is_served_after_its_client_has_died_leaves_no_member(
         async with RawClient(cluster.bootstrap_servers) as dies:
             dies.send(frame(joining("g"), 2) + frame(joining("g"), version))  # served when the first is over
             await dies.drained()
-            await until(lambda: len(members_of(groups, "g")) == 2)
-        await until(lambda: members_of(groups, "g") == [member.member_id])
+            await until(lambda: len(members_of(groups, "g")) == 2, pause_s=0)
+        await until(lambda: members_of(groups, "g") == [member.member_id], pause_s=0)
 
 
 async def test_a_consumer_group_member_that_dies_before_its_join_is_durable_is_fenced(
@@ -160,10 +154,10 @@ async def test_a_consumer_group_member_that_dies_before_its_join_is_durable_is_f
             monkeypatch.setattr(groups, "consumer_heartbeat", late)
             dies.send(frame(beat, 1))
             await dies.drained()
-            await until(lambda: members_of(groups, "g") == ["member-1"])
-        await until(lambda: not groups.connections.carries(("g", "member-1")))
+            await until(lambda: members_of(groups, "g") == ["member-1"], pause_s=0)
+        await until(lambda: not groups.connections.carries(("g", "member-1")), pause_s=0)
         left.set()
-        await until(lambda: members_of(groups, "g") == [])
+        await until(lambda: members_of(groups, "g") == [], pause_s=0)
 
 
 async def test_a_heartbeat_that_waits_for_the_disk_keeps_its_member(
@@ -252,13 +246,13 @@ async def test_a_member_that_joins_again_is_not_fenced_before_its_session_ends(c
         with waits_of(groups) as waits:
             other.send(frame(joining("g"), 2))  # a rebalance that the member's second JoinGroup ends
             await other.drained()
-            await until(lambda: len(members_of(groups, "g")) == 2)
+            await until(lambda: len(members_of(groups, "g")) == 2, pause_s=0)
             again = joining("g")
             again.member_id = member.member_id
             await client.ask(again, 2)
             assert groups.connections.carries(key)
             await client.__aexit__(None, None, None)
-            await until(lambda: not groups.connections.carries(key))
+            await until(lambda: not groups.connections.carries(key), pause_s=0)
             assert waits.empty()
             assert member.member_id in members_of(groups, "g")
 

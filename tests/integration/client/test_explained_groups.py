@@ -10,6 +10,7 @@ import pytest
 from tests.integration.client.conftest import SHORT_HEARTBEATS, SHORT_SESSIONS
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.patience import patient
+from tests.support.waiting import until_assigned
 
 from busway import Admin, BrokerError, Consumer, NewTopic, ShareConsumer
 from busway.admin.explanations import Rebalance
@@ -22,13 +23,6 @@ SHORT = {
     "consumer": {},
 }
 DEADLINE_S = patient(30.0)
-
-
-async def until(partitions: int, *consumers: Consumer) -> None:
-    """Poll until each has so many partitions."""
-    async with asyncio.timeout(DEADLINE_S):
-        while any(len(consumer.assignment()) != partitions for consumer in consumers):
-            await asyncio.gather(*(consumer.getmany(timeout_ms=20) for consumer in consumers))
 
 
 async def explained(admin: Admin, what: str) -> tuple[Sequence[Rebalance], Rebalance]:
@@ -69,9 +63,9 @@ async def test_a_killed_members_partitions_go_to_the_other_and_it_is_told_why(pr
             first = Consumer("orders", client_id="stays", **where, **SHORT[protocol])
             killed = Consumer("orders", client_id="killed", **where, **SHORT[protocol])
             async with first:
-                await until(4, first)
+                await until_assigned(4, first)
                 await killed.start()
-                await until(2, first, killed)
+                await until_assigned(2, first, killed)
                 members = {member.client_id: member.member_id for member in (await admin.describe_group("g")).members}
                 _, joined = await explained(admin, "joined")
                 assert {(why.what, why.client_id) for why in joined.reasons} >= {("joined", "killed")}
@@ -82,7 +76,7 @@ async def test_a_killed_members_partitions_go_to_the_other_and_it_is_told_why(pr
                 assert {move.after for move in moves} - {None} == {members["killed"]}
                 had = {(place.topic, place.partition) for place in killed.assignment()}
                 await killed.abort()
-                await until(4, first)
+                await until_assigned(4, first)
                 _, lost = await explained(admin, "timed out")
                 (why,) = [why for why in lost.reasons if why.what == "timed out"]
                 assert (why.member_id, why.client_id) == (members["killed"], "killed")

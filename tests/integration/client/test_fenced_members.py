@@ -10,6 +10,7 @@ import pytest
 from tests.integration.client.conftest import SHORT_HEARTBEATS
 from tests.support.patience import patient
 from tests.support.proxy import Proxy
+from tests.support.waiting import until_assigned
 
 from busway import Admin, Consumer, NewTopic
 from busway_bus.testing.local_cluster import LocalCluster
@@ -22,13 +23,6 @@ OPTIONS = {"classic": {"session_timeout_ms": 45_000, "heartbeat_interval_ms": 10
 BEATS = {"classic": ApiKey.HEARTBEAT, "consumer": ApiKey.CONSUMER_GROUP_HEARTBEAT}
 PATIENCE_S = patient(30.0)
 """Less than a session: what is waited for here does not come from the end of one."""
-
-
-async def until(partitions: int, *consumers: Consumer) -> None:
-    """Poll until each has so many partitions."""
-    async with asyncio.timeout(PATIENCE_S):
-        while any(len(consumer.assignment()) != partitions for consumer in consumers):
-            await asyncio.gather(*(consumer.getmany(timeout_ms=20) for consumer in consumers))
 
 
 async def heartbeats(proxy: Proxy, beat: ApiKey, consumer: Consumer) -> None:
@@ -63,13 +57,13 @@ async def test_a_killed_member_is_fenced_and_a_static_one_is_not(protocol: str) 
                 "orders", client_id="killed", group_id="g", **{**where, "bootstrap_servers": proxy.address}
             )
             await static.start()
-            await until(6, static)
+            await until_assigned(6, static)
             await killed.start()
-            await until(3, stays, killed)
+            await until_assigned(3, stays, killed)
             await heartbeats(proxy, BEATS[protocol], killed)
             await static.abort()
             await killed.abort()
-            await until(6, stays)
+            await until_assigned(6, stays)
             assert ("was fenced", "killed") in await reasons(admin)
             assert [member.instance_id for member in (await admin.describe_group("s")).members] == ["static-1"]
 
@@ -86,7 +80,7 @@ async def test_a_lost_connection_fences_no_live_member(protocol: str) -> None:
         await admin.create_topics([NewTopic("orders", partitions=2)])
         options = {"group_id": "g", "group_protocol": protocol, **OPTIONS[protocol]}
         async with Consumer("orders", bootstrap_servers=proxy.address, **options) as consumer:
-            await until(2, consumer)
+            await until_assigned(2, consumer)
             before = await reasons(admin)
             for _ in range(4):
                 proxy.cut()

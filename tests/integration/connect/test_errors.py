@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.connect_worker import Rest, records_of, until
+from tests.support.connect_worker import Rest, records_of
 from tests.support.connectors import CollectingSink, CountingSource
 from tests.support.fickle_registry import fickle_registry
+from tests.support.waiting import until
 
 from busway import Admin, NewTopic, Producer
 

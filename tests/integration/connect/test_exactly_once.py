@@ -7,8 +7,9 @@ import signal
 from collections import Counter
 
 import pytest
-from tests.support.connect_worker import Rest, WorkerProcess, records_of, until
+from tests.support.connect_worker import Rest, WorkerProcess, records_of
 from tests.support.seeds import seed
+from tests.support.waiting import until
 
 from busway import Admin, NewTopic, Producer, TopicPartition, read_to_end
 from busway_connect.connector import SourceRecord

@@ -1,7 +1,8 @@
 """One connector, whatever its settings and whatever it does, ends neither its worker nor another connector."""
 
 import pytest
-from tests.support.connect_worker import Rest, until, worker_config
+from tests.support.connect_worker import Rest, worker_config
+from tests.support.waiting import until
 
 from busway import Producer
 from busway_connect.server import ConnectServer

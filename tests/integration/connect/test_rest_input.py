@@ -5,8 +5,9 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from tests.support.connect_worker import Rest, until, worker_config
+from tests.support.connect_worker import Rest, worker_config
 from tests.support.patience import patient
+from tests.support.waiting import until
 
 from busway import Admin, Producer
 from busway_connect.server import ConnectServer

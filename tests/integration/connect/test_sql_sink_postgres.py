@@ -9,8 +9,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.support.connect_worker import Rest, records_of, until
+from tests.support.connect_worker import Rest, records_of
 from tests.support.postgres import Postgres
+from tests.support.waiting import until
 
 from busway import Producer
 from busway_connect.connector import ConfigInvalid, RecordRefused, Retriable, SinkRecord

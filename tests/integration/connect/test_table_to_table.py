@@ -4,8 +4,9 @@ import asyncio
 
 import psycopg
 import pytest
-from tests.support.connect_worker import Rest, until, worker_config
+from tests.support.connect_worker import Rest, worker_config
 from tests.support.postgres import Postgres
+from tests.support.waiting import until
 
 from busway_connect.server import ConnectServer
 from busway_registry.config import RegistryConfig

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from tests.support.connect_worker import Rest, WorkerProcess, until
+from tests.support.connect_worker import Rest, WorkerProcess
 from tests.support.connectors import CountingSource
 from tests.support.patience import patient
+from tests.support.waiting import until
 
 from busway import Admin, Producer
 

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from tests.integration.cli.conftest import Up
 from tests.integration.connect.test_exactly_once import CONFIG, COUNT, TOPICS, expected, make_topics
-from tests.support.connect_worker import Rest, WorkerProcess, records_of, until, worker_config
+from tests.support.connect_worker import Rest, WorkerProcess, records_of, worker_config
 from tests.support.connectors import CollectingSink
 from tests.support.patience import patient
 from tests.support.programs import held_ports
 from tests.support.seeds import seed
+from tests.support.waiting import until
 
 from busway import Admin, Consumer, Producer, TopicPartition
 from busway_connect.server import ConnectServer

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
-from tests.support.connect_worker import Rest, records_of, until, worker_config
+from tests.support.connect_worker import Rest, records_of, worker_config
+from tests.support.waiting import until
 
 from busway import Admin, App, NewTopic, Producer
 from busway.net.listening import CannotListen

@@ -9,10 +9,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.support.connect_worker import Rest, WorkerProcess, records_of, until
+from tests.support.connect_worker import Rest, WorkerProcess, records_of
 from tests.support.postgres import Postgres
 from tests.support.postgres_source import execute, settings
 from tests.support.seeds import seed
+from tests.support.waiting import until
 
 from busway import Record
 from busway_bus.testing.local_cluster import LocalCluster

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import NullPool
 from tests.support.patience import patient, patient_ms
 from tests.support.seeds import seed
+from tests.support.waiting import until
 
 from busway import Admin, App, BadDeclaration, BrokerError, ConsumerRecord, NewTopic, Retry, TopicPartition
 from busway.sql import TABLES, DatabaseUnreachable, Sql, Tables, create_all
@@ -266,15 +267,8 @@ class Service:
             await self.app.send(self.payments, number, f"k{number}", partition=number % 2)
 
 
-async def eventually(check: Any, seconds: float = 15) -> None:
-    """Until a coroutine function answers with something true."""
-    async with asyncio.timeout(patient(seconds)):
-        while not await check():
-            await asyncio.sleep(0.01)
-
-
 async def has_written(engine: AsyncEngine, numbers: list[int]) -> None:
-    await eventually(lambda: _is(written(engine), numbers))
+    await until(lambda: _is(written(engine), numbers))
 
 
 async def _assigned(service: Service) -> int:
@@ -292,7 +286,7 @@ async def test_committed_records_leave_the_inbox(engine: AsyncEngine, bootstrap:
     async with service.app:
         await service.send(*range(40))
         await has_written(engine, list(range(40)))
-        await eventually(lambda: _is(rows(engine), 0))
+        await until(lambda: _is(rows(engine), 0))
     async with engine.connect() as connection:
         assert sorted((await connection.execute(select(FLOORS.c.partition, FLOORS.c.floor))).all()) == [
             (0, 20),
@@ -323,7 +317,7 @@ async def test_a_database_that_was_set_back(engine: AsyncEngine, bootstrap: str,
     async with service.app:
         await service.send(*range(20))
         await has_written(engine, list(range(20)))
-        await eventually(lambda: _is(rows(engine), 0))
+        await until(lambda: _is(rows(engine), 0))
     async with engine.begin() as connection:  # to where 6 of each partition were handled, and one later on
         await connection.execute(text("DELETE FROM done WHERE n >= 12 AND n <> 16"))
         await connection.execute(text("UPDATE busway_floors SET floor = 4"))
@@ -368,7 +362,7 @@ async def test_offsets_that_go_back_while_it_runs_are_looked_into(engine: AsyncE
     async with service.app:
         await service.send(0, 2, 4)
         await has_written(engine, [0, 2, 4])
-        await eventually(lambda: _is(rows(engine), 0))
+        await until(lambda: _is(rows(engine), 0))
         old = record(1)
         async with service.store.handling("bank", old) as tx:
             assert tx is None, "the topic is still the same"
@@ -393,17 +387,17 @@ async def test_a_tail_that_was_lost_is_forgotten(engine: AsyncEngine, bootstrap:
     async with service.app:
         await service.send(0, 2, 4)
         await has_written(engine, [0, 2, 4])
-        await eventually(lambda: _is(rows(engine), 0))
+        await until(lambda: _is(rows(engine), 0))
     async with engine.begin() as connection:  # as if there had been more
         await connection.execute(text("UPDATE busway_floors SET floor = 9 WHERE partition = 0"))
         partition_columns = {"group_id": "bank", "topic": "payments", "partition": 0}
         await connection.execute(insert(INBOX), [{**partition_columns, "offset": 11}])
     again = Service(engine, bootstrap, resume="database")
     async with again.app:
-        await eventually(lambda: _is(_assigned(again), 2))
+        await until(lambda: _is(_assigned(again), 2))
         await again.send(6, 8)
         await has_written(engine, [0, 2, 4, 6, 8])
-        await eventually(lambda: _is(rows(engine), 0))
+        await until(lambda: _is(rows(engine), 0))
 
 
 async def test_two_handlers_of_one_topic_need_two_names(engine: AsyncEngine, bootstrap: str) -> None:

@@ -1,7 +1,7 @@
 """Programs that pass records on from one topic to another, exactly once, all behind one interface.
 
 Here: how each is started.
-Not here: what happens to them (`course`).
+Not here: what happens to them (`scenario`).
 
 The arguments of a program are BOOTSTRAP SOURCE TARGET GROUP TRANSACTIONAL_ID PROCESS SIZE PROTOCOL. It reads as a member of the group, writes each record to the target's partition of the
 same number, with `~` and a name of the attempt behind its value, and commits up to SIZE records and their offsets in one transaction; SIGTERM ends it in order. It prints a

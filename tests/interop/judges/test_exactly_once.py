@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.interop.broker import Broker
-from tests.interop.judges.course import Course
+from tests.interop.client_report import ClientReport
+from tests.interop.judges.history_file import HistoryFile
 from tests.interop.judges.loops import AIOKAFKA, FRANZ_GO, JAVA_COPIER, LIBRDKAFKA, Loop
-from tests.interop.judges.telling import Telling
-from tests.interop.ledger import Ledger
+from tests.interop.judges.scenario import Scenario
 from tests.support.judging.lines import read
 from tests.support.judging.report import judge
 
@@ -19,18 +19,18 @@ RECORDS = int(os.environ.get("BUSWAY_JUDGED_RECORDS", "0"))
 """How many records franz-go passes on; by hand, 500,000."""
 
 
-def coming_and_going(course: Course) -> Sequence[tuple[Callable[[int], None], int]]:
+def coming_and_going(scenario: Scenario) -> Sequence[tuple[Callable[[int], None], int]]:
     """Members are killed and replaced, one for good, one leaves, one more comes; the broker is killed twice."""
-    grouped = course.loop.in_group
+    grouped = scenario.loop.in_group
     return [
-        (course.replace, 0),
-        (course.kill_broker, 0),
-        (course.start, 3) if grouped else (course.replace, 1),
-        (course.leave, 1) if grouped else (course.replace, 2),
-        (course.kill, 2) if grouped else (course.replace, 0),
-        (course.start, 1) if grouped else (course.replace, 1),
-        (course.kill_broker, 0),
-        (course.replace, 0),
+        (scenario.replace, 0),
+        (scenario.kill_broker, 0),
+        (scenario.start, 3) if grouped else (scenario.replace, 1),
+        (scenario.leave, 1) if grouped else (scenario.replace, 2),
+        (scenario.kill, 2) if grouped else (scenario.replace, 0),
+        (scenario.start, 1) if grouped else (scenario.replace, 1),
+        (scenario.kill_broker, 0),
+        (scenario.replace, 0),
     ]
 
 
@@ -48,17 +48,17 @@ def coming_and_going(course: Course) -> Sequence[tuple[Callable[[int], None], in
     ],
 )
 def test_every_record_is_passed_on_once(
-    loop: Loop, protocol: str, records: int, judged_broker: Broker, tmp_path: Path, ledger: Ledger
+    loop: Loop, protocol: str, records: int, judged_broker: Broker, tmp_path: Path, client_report: ClientReport
 ) -> None:
     """Nothing lost, duplicated, aborted and visible, torn, reordered or owned twice."""
-    history = Telling(tmp_path / "history.jsonl")
-    course = Course("judged", judged_broker, loop, history, records, protocol)
+    history = HistoryFile(tmp_path / "history.jsonl")
+    scenario = Scenario("judged", judged_broker, loop, history, records, protocol)
     try:
-        course.run(coming_and_going(course))
+        scenario.run(coming_and_going(scenario))
     finally:
         history.close()
     with history.file.open() as lines:
         report = judge(read(lines))
     assert not report.anomalies, f"{history.file}\n{report.text()}"
-    summary = f"{records} records, {course.begun} members, {report.committed} committed, {report.aborted} aborted"
-    ledger.note_tool(f"{loop.name}, exactly once, {protocol}", summary)
+    summary = f"{records} records, {scenario.begun} members, {report.committed} committed, {report.aborted} aborted"
+    client_report.note_tool(f"{loop.name}, exactly once, {protocol}", summary)

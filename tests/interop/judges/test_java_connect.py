@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.broker import Broker
-from tests.interop.judges import readings
-from tests.interop.judges.course import Watcher
-from tests.interop.judges.telling import Telling
-from tests.interop.ledger import Ledger
+from tests.interop.client_report import ClientReport
+from tests.interop.judges import final_state
+from tests.interop.judges.history_file import HistoryFile
+from tests.interop.judges.scenario import Watcher
 from tests.simulation.history import Partition, value_of
 from tests.support.judging.lines import read
 from tests.support.judging.report import judge
@@ -57,12 +57,14 @@ class File:
             out.write("".join(f"{value}\n" for value in more))
 
 
-def test_each_line_of_a_file_is_written_once(judged_broker: Broker, tmp_path: Path, ledger: Ledger) -> None:
+def test_each_line_of_a_file_is_written_once(
+    judged_broker: Broker, tmp_path: Path, client_report: ClientReport
+) -> None:
     """Its offsets are in the transactions that its records are in."""
     bootstrap = judged_broker.bootstrap_servers
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(patient(20))
-    history = Telling(tmp_path / "history.jsonl")
+    history = HistoryFile(tmp_path / "history.jsonl")
     file = File(tmp_path / "lines")
     file.grow(LINES)
     watcher = Watcher(bootstrap, TOPIC, 1, history)
@@ -86,15 +88,15 @@ def test_each_line_of_a_file_is_written_once(judged_broker: Broker, tmp_path: Pa
             judged_broker.start()
             file.grow(LINES)
             watcher.wait(LINES * 3)
-        readings.read_all(bootstrap, TOPIC, 1, history)
-        history.tell("copy", "test", source="file", target=TOPIC)
-        for reading in readings.READERS:
+        final_state.read_all(bootstrap, TOPIC, 1, history)
+        history.record("copy", "test", source="file", target=TOPIC)
+        for reading in final_state.READERS:
             records = [["file-0", at, value] for at, value in enumerate(file.lines)]
-            history.tell("committed_read", f"final {reading}", reading=reading, partition="file-0", records=records)
+            history.record("committed_read", f"final {reading}", reading=reading, partition="file-0", records=records)
     finally:
         watcher.close()
         history.close()
     with history.file.open() as lines:
         report = judge(read(lines))
     assert not report.anomalies, f"{history.file}\n{report.text()}"
-    ledger.note_tool("Kafka Connect, exactly-once source", f"{len(file.lines)} lines, worker and broker killed")
+    client_report.note_tool("Kafka Connect, exactly-once source", f"{len(file.lines)} lines, worker and broker killed")

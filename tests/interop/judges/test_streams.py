@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tools.jars import need, streams_libs
 
 from tests.interop.broker import Broker
-from tests.interop.judges.telling import Teller, Telling
-from tests.interop.ledger import Ledger
+from tests.interop.client_report import ClientReport
+from tests.interop.judges.history_file import HistoryFile, HistoryProgram
 from tests.support.apache_kafka import JDK
 from tests.support.patience import patient
 
@@ -38,24 +38,24 @@ def java(*arguments: str) -> list[str]:
 class Smoke:
     """The driver and its applications; what they print, in order."""
 
-    def __init__(self, bootstrap: str, folder: Path, history: Telling) -> None:
+    def __init__(self, bootstrap: str, folder: Path, history: HistoryFile) -> None:
         self._bootstrap, self._folder, self._history = bootstrap, folder, history
         self._printed: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.all: list[str] = []
-        self.running: list[Teller] = []
+        self.running: list[HistoryProgram] = []
 
-    def _start(self, name: str, command: Sequence[str]) -> Teller:
+    def _start(self, name: str, command: Sequence[str]) -> HistoryProgram:
         def printed(text: str) -> None:
             self._printed.put(text)
 
-        self.running.append(Teller(name, command, self._history, translate=printed))
+        self.running.append(HistoryProgram(name, command, self._history, translate=printed))
         return self.running[-1]
 
-    def drive(self) -> Teller:
+    def drive(self) -> HistoryProgram:
         """Write the input, then verify."""
         return self._start("driver", java(str(SOURCE), self._bootstrap, str(KEYS), str(EACH), str(SECONDS)))
 
-    def process(self, number: int) -> Teller:
+    def process(self, number: int) -> HistoryProgram:
         """One more application."""
         settings = {
             "bootstrap.servers": self._bootstrap,
@@ -102,12 +102,12 @@ class Smoke:
             client.kill()
 
 
-def test_the_smoke_test_of_kafka_streams(judged_broker: Broker, tmp_path: Path, ledger: Ledger) -> None:
+def test_the_smoke_test_of_kafka_streams(judged_broker: Broker, tmp_path: Path, client_report: ClientReport) -> None:
     """Two applications; one is killed, another comes; the broker is killed; the other is killed. The driver finds each sum right."""
     admin = AdminClient({"bootstrap.servers": judged_broker.bootstrap_servers, "log_level": 0})
     for done in admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in TOPICS]).values():
         done.result(patient(20))
-    history = Telling(tmp_path / "history.jsonl")
+    history = HistoryFile(tmp_path / "history.jsonl")
     smoke = Smoke(judged_broker.bootstrap_servers, tmp_path, history)
     try:
         first, second = smoke.process(1), smoke.process(2)
@@ -128,6 +128,6 @@ def test_the_smoke_test_of_kafka_streams(judged_broker: Broker, tmp_path: Path, 
         smoke.close()
         history.close()
     assert not any("PROCESSED-MORE-THAN-GENERATED" in text for text in smoke.all)
-    ledger.note_tool(
+    client_report.note_tool(
         "Kafka Streams' smoke test, exactly_once_v2", f"{KEYS * EACH} records, 4 applications, broker killed"
     )

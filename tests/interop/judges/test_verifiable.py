@@ -7,11 +7,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.broker import Broker
-from tests.interop.judges import readings
-from tests.interop.judges.course import Feeder
-from tests.interop.judges.telling import Teller, Telling
+from tests.interop.client_report import ClientReport
+from tests.interop.judges import final_state
+from tests.interop.judges.history_file import HistoryFile, HistoryProgram
+from tests.interop.judges.scenario import Feeder
 from tests.interop.judges.verifiable import ConsumerLines, ProducerLines, consumer_command, producer_command
-from tests.interop.ledger import Ledger
 from tests.support.judging.lines import read
 from tests.support.judging.report import judge
 from tests.support.patience import patient
@@ -22,7 +22,7 @@ FIRST, SECOND = 4000, 2000
 FED = 3000
 
 
-def peer_warnings(tellers: Iterable[Teller]) -> str:
+def peer_warnings(tellers: Iterable[HistoryProgram]) -> str:
     """Of all, and what they ended with."""
     return "\n".join(f"{teller.name}, {teller.code}: {teller.errors}" for teller in tellers)
 
@@ -35,17 +35,17 @@ def made(broker: Broker, topic: str) -> None:
 
 
 def test_what_verifiable_producers_were_acknowledged_is_there(
-    judged_broker: Broker, tmp_path: Path, ledger: Ledger
+    judged_broker: Broker, tmp_path: Path, client_report: ClientReport
 ) -> None:
     """One writes through a kill of the broker, another is killed; each record once, where it was said to be. They
     do not try again: what was under way when the broker was killed may be missing."""
-    history = Telling(tmp_path / "history.jsonl")
+    history = HistoryFile(tmp_path / "history.jsonl")
     made(judged_broker, "verified")
     bootstrap = judged_broker.bootstrap_servers
     first, second = ProducerLines("first"), ProducerLines("second")
     tellers = [
-        Teller("first", producer_command(bootstrap, "verified", FIRST, 1), history, translate=first),
-        Teller("second", producer_command(bootstrap, "verified", 1_000_000, 2), history, translate=second),
+        HistoryProgram("first", producer_command(bootstrap, "verified", FIRST, 1), history, translate=first),
+        HistoryProgram("second", producer_command(bootstrap, "verified", 1_000_000, 2), history, translate=second),
     ]
 
     def said() -> str:
@@ -58,7 +58,7 @@ def test_what_verifiable_producers_were_acknowledged_is_there(
         history.until(lambda: second.count > SECOND, said)
         tellers[1].kill()
         history.until(lambda: tellers[0].code == 0, said)
-        count = readings.read_all(bootstrap, "verified", PARTITIONS, history)
+        count = final_state.read_all(bootstrap, "verified", PARTITIONS, history)
     finally:
         for teller in tellers:
             teller.kill()
@@ -67,23 +67,25 @@ def test_what_verifiable_producers_were_acknowledged_is_there(
     with history.file.open() as lines:
         report = judge(read(lines))
     assert not report.anomalies, f"{history.file}\n{report.text()}"
-    ledger.note_tool("VerifiableProducer", f"{count} records, one of two killed, broker killed")
+    client_report.note_tool("VerifiableProducer", f"{count} records, one of two killed, broker killed")
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_verifiable_consumers_read_all(protocol: str, judged_broker: Broker, tmp_path: Path, ledger: Ledger) -> None:
+def test_verifiable_consumers_read_all(
+    protocol: str, judged_broker: Broker, tmp_path: Path, client_report: ClientReport
+) -> None:
     """Three; one is killed, the broker is killed, one leaves, one comes: nothing passed over, and what is committed is what was committed last."""
-    history = Telling(tmp_path / "history.jsonl")
+    history = HistoryFile(tmp_path / "history.jsonl")
     made(judged_broker, "consumed")
     bootstrap = judged_broker.bootstrap_servers
     feeder = Feeder(bootstrap, "consumed", PARTITIONS, history)
     values: set[str] = set()
-    tellers: list[Teller] = []
+    tellers: list[HistoryProgram] = []
 
     def start(number: int) -> None:
         lines = ConsumerLines(f"member-{number}", "verified", values)
         command = consumer_command(bootstrap, "consumed", "verified", protocol)
-        tellers.append(Teller(f"member-{number}", command, history, translate=lines))
+        tellers.append(HistoryProgram(f"member-{number}", command, history, translate=lines))
 
     def all_read(count: int) -> None:
         history.until(lambda: len(values) >= count, lambda: peer_warnings(tellers))
@@ -107,7 +109,7 @@ def test_verifiable_consumers_read_all(protocol: str, judged_broker: Broker, tmp
         feeder.finish()
         for teller in tellers[2:]:
             assert teller.leave() in (0, 143)
-        readings.read_input(bootstrap, "consumed", PARTITIONS, history)
+        final_state.read_input(bootstrap, "consumed", PARTITIONS, history)
     finally:
         for teller in tellers:
             teller.kill()
@@ -115,4 +117,6 @@ def test_verifiable_consumers_read_all(protocol: str, judged_broker: Broker, tmp
     with history.file.open() as lines:
         report = judge(read(lines))
     assert not report.anomalies, f"{history.file}\n{report.text()}"
-    ledger.note_tool(f"VerifiableConsumer, {protocol}", f"{FED * 4} records, four members, one killed, broker killed")
+    client_report.note_tool(
+        f"VerifiableConsumer, {protocol}", f"{FED * 4} records, four members, one killed, broker killed"
+    )

@@ -7,10 +7,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.broker import Broker, is_apache_chosen
-from tests.interop.judges.course import Feeder
-from tests.interop.judges.telling import Teller, Telling
+from tests.interop.client_report import ClientReport
+from tests.interop.judges.history_file import HistoryFile, HistoryProgram
+from tests.interop.judges.scenario import Feeder
 from tests.interop.judges.verifiable import ShareConsumerLines, share_consumer_command
-from tests.interop.ledger import Ledger
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.busway_process import BuswayProcess
 from tests.support.judging.lines import read
@@ -46,20 +46,22 @@ def sharing_broker() -> Iterator[Broker]:
         running.stop()
 
 
-def test_verifiable_share_consumers_are_handed_all(sharing_broker: Broker, tmp_path: Path, ledger: Ledger) -> None:
+def test_verifiable_share_consumers_are_handed_all(
+    sharing_broker: Broker, tmp_path: Path, client_report: ClientReport
+) -> None:
     """Three; one is killed, the broker is killed, one leaves, one comes: nothing left behind, and nothing again once it is acknowledged."""
-    history = Telling(tmp_path / "history.jsonl")
+    history = HistoryFile(tmp_path / "history.jsonl")
     bootstrap = sharing_broker.bootstrap_servers
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.create_topics([NewTopic("queued", PARTITIONS, 1)])["queued"].result(patient(20))
     feeder = Feeder(bootstrap, "queued", PARTITIONS, history)
     values: set[str] = set()
-    tellers: list[Teller] = []
+    tellers: list[HistoryProgram] = []
 
     def start(number: int) -> None:
         lines = ShareConsumerLines(f"member-{number}", "sharing", values)
         command = share_consumer_command(bootstrap, "queued", "sharing")
-        tellers.append(Teller(f"member-{number}", command, history, translate=lines))
+        tellers.append(HistoryProgram(f"member-{number}", command, history, translate=lines))
 
     def said() -> str:
         return "\n".join(
@@ -88,7 +90,7 @@ def test_verifiable_share_consumers_are_handed_all(sharing_broker: Broker, tmp_p
         feeder.finish()
         for teller in tellers[2:]:
             assert teller.leave() in (0, 143)
-        history.tell("queue_done", "test", group="sharing", topic="queued")
+        history.record("queue_done", "test", group="sharing", topic="queued")
     finally:
         for teller in tellers:
             teller.kill()
@@ -96,4 +98,4 @@ def test_verifiable_share_consumers_are_handed_all(sharing_broker: Broker, tmp_p
     with history.file.open() as lines:
         report = judge(read(lines))
     assert not report.anomalies, f"{history.file}\n{report.text()}"
-    ledger.note_tool("VerifiableShareConsumer", f"{FED * 4} records, four members, one killed, broker killed")
+    client_report.note_tool("VerifiableShareConsumer", f"{FED * 4} records, four members, one killed, broker killed")

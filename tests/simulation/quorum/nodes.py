@@ -52,9 +52,7 @@ class SimController(SimNode):
     @property
     def leads(self) -> bool:
         """Whether it runs and leads."""
-        return (
-            self.running and self.node is not None and self.controller._services is not None and self.quorum.leading
-        )
+        return self.running and self.node is not None and self.controller._services is not None and self.quorum.leading
 
     async def command(self, name: str) -> int:
         """Write down a setting of that name; answers how many there are by then.

@@ -152,8 +152,8 @@ class Table(HeldRows[K, V], Extension):
             )
         if others := self._changed_by.get(attempt.topic, set()) - {attempt.route}:
             raise BadDeclaration(
-                f"table {self.topic.name}: {names(others)} changes it for records of {attempt.topic} too, at a pace of its own, so what "
-                f"is in a row for {attempt.route} cannot be told; make one handler of them, or give each a table"
+                f"table {self.topic.name}: {names(others)} changes it for records of {attempt.topic} too, independently, so the order of "
+                f"changes of a row by {attempt.route} is undefined; make one handler of them, or give each a table"
             )
 
     async def put(self, key: K, value: V, *, partition: int | None = None) -> None:

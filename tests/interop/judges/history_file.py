@@ -1,7 +1,7 @@
-"""The history of a course, as many report it at once.
+"""The history of a scenario, as many report it at once.
 
 Here: the file, and programs whose output is part of it.
-Not here: what is done with them (`course`).
+Not here: what is done with them (`scenario`).
 """
 
 import signal
@@ -20,7 +20,7 @@ END_SECONDS = 40.0
 PATIENCE_SECONDS = patient(60.0)
 
 
-class Telling:
+class HistoryFile:
     """A history in the making."""
 
     def __init__(self, file: Path) -> None:
@@ -47,7 +47,7 @@ class Telling:
         with self._news:
             assert self._news.wait_for(done, PATIENCE_SECONDS), said()
 
-    def tell(self, f: str, process: str, **fields: Any) -> None:
+    def record(self, f: str, process: str, **fields: Any) -> None:
         """Something that is over at this moment."""
         self.add(line(f, process, **fields))
 
@@ -57,7 +57,7 @@ class Telling:
             self._out.close()
 
 
-class Teller:
+class HistoryProgram:
     """A program that tells what it does; what is in the pipe when it is killed counts.
 
     Args:
@@ -68,7 +68,7 @@ class Teller:
         self,
         name: str,
         command: Sequence[str],
-        history: Telling,
+        history: HistoryFile,
         environment: Mapping[str, str] | None = None,
         translate: Callable[[str], str | None] = lambda text: text,
     ) -> None:

@@ -14,7 +14,7 @@ COLUMNS = ("produce", "read", "group of three", "seek by time")
 
 
 @dataclass(slots=True)
-class Ledger:
+class ClientReport:
     """Client -> version and what it did; tool -> what it did."""
 
     versions: dict[str, str] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Ledger:
         ]
 
 
-LEDGER: Final[pytest.StashKey[Ledger]] = pytest.StashKey()
+CLIENT_REPORT: Final[pytest.StashKey[ClientReport]] = pytest.StashKey()
 
 
 def _aligned(heading: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:

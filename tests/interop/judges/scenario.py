@@ -1,4 +1,4 @@
-"""A course: records are fed in, passed on by members that come and go, and the broker is killed; at fixed points of the way.
+"""A scenario: records are fed in, passed on by members that come and go, and the broker is killed; at fixed points of the way.
 
 Here: the feeder, the one who watches the output, and the deeds.
 Not here: the programs (`loops`), the verdict.
@@ -16,9 +16,9 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.broker import Broker
-from tests.interop.judges import readings
+from tests.interop.judges import final_state
+from tests.interop.judges.history_file import HistoryFile, HistoryProgram
 from tests.interop.judges.loops import Arguments, Loop
-from tests.interop.judges.telling import Teller, Telling
 from tests.simulation.history import Partition, value_of
 from tests.support.patience import patient
 
@@ -40,7 +40,7 @@ def _nothing(_: str) -> str | None:
 class Feeder:
     """Writes values that no other writes; each is reported when it is acknowledged."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, history: Telling) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, history: HistoryFile) -> None:
         self._topic, self._partitions, self._history = topic, partitions, history
         self._producer = Producer(
             {
@@ -70,7 +70,7 @@ class Feeder:
     def _told(self, problem: object, message: object, value: bytes, since: int) -> None:
         place = f"{message.topic()}-{message.partition()}"  # type: ignore[attr-defined]
         known = {"outcome": "info", "problem": str(problem)} if problem else {"offset": message.offset()}  # type: ignore[attr-defined]
-        self._history.tell("send", "feeder", since=since, partition=place, value=value.decode(), **known)
+        self._history.record("send", "feeder", since=since, partition=place, value=value.decode(), **known)
 
     def finish(self) -> None:
         """All is acknowledged."""
@@ -80,8 +80,8 @@ class Feeder:
 class Watcher:
     """Reads the committed records of the output as they come."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, history: Telling) -> None:
-        self._consumer = readings.consumer(bootstrap, "read_committed", **{"auto.offset.reset": "earliest"})
+    def __init__(self, bootstrap: str, topic: str, partitions: int, history: HistoryFile) -> None:
+        self._consumer = final_state.consumer(bootstrap, "read_committed", **{"auto.offset.reset": "earliest"})
         self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
         self._history = history
         self._seen: set[bytes] = set()
@@ -99,7 +99,7 @@ class Watcher:
             records = [
                 [f"{each.topic()}-{each.partition()}", each.offset(), each.value().decode()] for each in messages
             ]
-            self._history.tell("committed_poll", "watcher", since=since, records=records)
+            self._history.record("committed_poll", "watcher", since=since, records=records)
             with self._more:
                 self._seen.update(each.value().partition(b"~")[0] for each in messages)
                 self._more.notify_all()
@@ -132,19 +132,19 @@ class Watcher:
 
 
 @dataclass(slots=True)
-class Course:
+class Scenario:
     """One run: its topics are `{name}-in` and `{name}-out`."""
 
     name: str
     broker: Broker
     loop: Loop
-    history: Telling
+    history: HistoryFile
     records: int
     protocol: str = "classic"
     slots: int = 3
     partitions: int = 6
     size: int = 500
-    members: dict[int, Teller] = field(default_factory=dict)
+    members: dict[int, HistoryProgram] = field(default_factory=dict)
     begun: int = 0
     deeds: list[str] = field(default_factory=list)
 
@@ -165,7 +165,7 @@ class Course:
         )
         translate = _as_it_is if self.loop.tells else _nothing
         command = self.loop.command(arguments)
-        self.members[slot] = Teller(process, command, self.history, self.loop.environment, translate)
+        self.members[slot] = HistoryProgram(process, command, self.history, self.loop.environment, translate)
         self.deeds.append(f"start {slot}")
 
     def _share(self, slot: int) -> str:
@@ -260,8 +260,8 @@ class Course:
 
     def _read(self, admin: AdminClient) -> None:
         bootstrap = self.broker.bootstrap_servers
-        self.history.tell("copy", "course", source=f"{self.name}-in", target=f"{self.name}-out")
-        readings.read_all(bootstrap, f"{self.name}-out", self.partitions, self.history)
-        readings.read_input(bootstrap, f"{self.name}-in", self.partitions, self.history)
+        self.history.record("copy", "scenario", source=f"{self.name}-in", target=f"{self.name}-out")
+        final_state.read_all(bootstrap, f"{self.name}-out", self.partitions, self.history)
+        final_state.read_input(bootstrap, f"{self.name}-in", self.partitions, self.history)
         if self.loop.tells:  # which offsets are right is known by the transactions that are reported
-            readings.look_at_offsets(admin, self.name, f"{self.name}-in", self.partitions, self.history)
+            final_state.look_at_offsets(admin, self.name, f"{self.name}-in", self.partitions, self.history)

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka.admin import AdminClient
 from tools import install_foreign
 
-from tests.interop.judges.telling import Telling
+from tests.interop.judges.history_file import HistoryFile
 from tests.support.patience import patient
 
 PATIENCE_SECONDS = patient(45.0)
@@ -44,7 +44,7 @@ def ends(bootstrap: str, topic: str, partitions: int, isolation: str) -> dict[in
     return end_offsets
 
 
-def settled(bootstrap: str, topic: str, partitions: int, history: Telling) -> dict[int, int]:
+def settled(bootstrap: str, topic: str, partitions: int, history: HistoryFile) -> dict[int, int]:
     """The ends of a topic once no transaction is open in it, or those of now when that takes longer than any may be open."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
@@ -54,7 +54,7 @@ def settled(bootstrap: str, topic: str, partitions: int, history: Telling) -> di
             break
     for number in stable:
         fields = {"partition": f"{topic}-{number}", "stable": stable[number], "high": high[number], "last": True}
-        history.tell("stable_offset", "ends", **fields)
+        history.record("stable_offset", "ends", **fields)
     return stable
 
 
@@ -87,7 +87,7 @@ def read_with_franz_go(bootstrap: str, topic: str, upto: Mapping[int, int]) -> I
 READERS = {"librdkafka": read_with_librdkafka, "franz-go": read_with_franz_go}
 
 
-def read_all(bootstrap: str, topic: str, partitions: int, history: Telling) -> int:
+def read_all(bootstrap: str, topic: str, partitions: int, history: HistoryFile) -> int:
     """All committed records of a topic, by both readers; how many."""
     upto = settled(bootstrap, topic, partitions, history)
     count = 0
@@ -97,12 +97,12 @@ def read_all(bootstrap: str, topic: str, partitions: int, history: Telling) -> i
             by_partition[partition].append([f"{topic}-{partition}", offset, value])
         for number, records in by_partition.items():
             fields = {"partition": f"{topic}-{number}", "records": records}
-            history.tell("committed_read", f"final {reading}", reading=reading, **fields)
+            history.record("committed_read", f"final {reading}", reading=reading, **fields)
         count = sum(map(len, by_partition.values()))
     return count
 
 
-def read_input(bootstrap: str, topic: str, partitions: int, history: Telling) -> None:
+def read_input(bootstrap: str, topic: str, partitions: int, history: HistoryFile) -> None:
     """As `read_all`, and as a topic whose every record counts."""
     read_all(bootstrap, topic, partitions, history)
     upto = ends(bootstrap, topic, partitions, "read_uncommitted")
@@ -111,10 +111,10 @@ def read_input(bootstrap: str, topic: str, partitions: int, history: Telling) ->
         by_partition[partition].append([f"{topic}-{partition}", offset, value])
     for number, records in by_partition.items():
         fields = {"partition": f"{topic}-{number}", "end": upto[number], "records": records}
-        history.tell("final_read", "final", **fields)
+        history.record("final_read", "final", **fields)
 
 
-def look_at_offsets(admin: AdminClient, group: str, topic: str, partitions: int, history: Telling) -> None:
+def look_at_offsets(admin: AdminClient, group: str, topic: str, partitions: int, history: HistoryFile) -> None:
     """What a group has committed in the end."""
     places = [TopicPartition(topic, number) for number in range(partitions)]
     (asked,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)]).values()
@@ -122,4 +122,4 @@ def look_at_offsets(admin: AdminClient, group: str, topic: str, partitions: int,
         offset = None if place.offset < 0 else place.offset
         for reading in READERS:
             fields = {"partition": f"{topic}-{place.partition}", "offset": offset, "last": True}
-            history.tell("group_offset", reading, group=group, **fields)
+            history.record("group_offset", reading, group=group, **fields)
