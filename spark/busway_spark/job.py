@@ -166,14 +166,16 @@ def arguments(name: str, description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("-b", "--bootstrap-servers", default=servers, help="brokers, host:port with commas")
     registry = environ("BUSWAY_SCHEMA_REGISTRY", "http://localhost:8081")
     parser.add_argument("-r", "--registry", default=registry, help="address of the schema registry")
-    parser.add_argument("--source", choices=SOURCES, help="what reads the topics: our own source, or Spark's; busway")
+    parser.add_argument(
+        "--source", choices=SOURCES, help="the source: Busway's, or Spark's Kafka source; default busway"
+    )
     parser.add_argument(
         "--kafka-option",
         action="append",
         type=_named,
         default=[],
         metavar="NAME=VALUE",
-        help="a further option of Spark's Kafka source, kafka.security.protocol=SASL_SSL say; often as need be",
+        help="an option of Spark's Kafka source, such as kafka.security.protocol=SASL_SSL; repeatable",
     )
     parser.add_argument(
         "--conf",
@@ -181,15 +183,17 @@ def arguments(name: str, description: str | None) -> argparse.ArgumentParser:
         type=_named,
         default=[],
         metavar="NAME=VALUE",
-        help="a setting of Spark; often as need be",
+        help="a setting of Spark; repeatable",
     )
-    parser.add_argument("--master", help="Spark master URL; local[2], or what spark-submit says")
+    parser.add_argument("--master", help="Spark master URL; default local[2], or the one of spark-submit")
     parser.add_argument("--out", default="store", help="folder or URL of the analytics store")
-    parser.add_argument("--format", default=FORMATS[0], choices=FORMATS, help="of the store's tables")
-    parser.add_argument("--checkpoint", help="folder of the checkpoints; OUT/_checkpoints")
-    parser.add_argument("--until-end", action="store_true", help="stop at what is the end of the topics now")
-    parser.add_argument("--log-level", default="fatal", choices=_LOG_LEVELS, help="of Spark, which logs Java stacks")
-    parser.add_argument("--metrics-port", type=int, help="serve the lag for Prometheus there")
+    parser.add_argument("--format", default=FORMATS[0], choices=FORMATS, help="format of the store's tables")
+    parser.add_argument("--checkpoint", help="folder of the checkpoints; default OUT/_checkpoints")
+    parser.add_argument("--until-end", action="store_true", help="stop at the current end of the topics")
+    parser.add_argument(
+        "--log-level", default="fatal", choices=_LOG_LEVELS, help="log level of Spark, which logs Java stacks"
+    )
+    parser.add_argument("--metrics-port", type=int, help="port that serves the lag for Prometheus")
     return parser
 
 
@@ -206,7 +210,7 @@ def add_mode(parser: argparse.ArgumentParser) -> None:
         "--mode",
         default=REALTIME,
         choices=(REALTIME, MICRO_BATCH),
-        help="each record by itself, or batches one upon the other, as always with --until-end; realtime",
+        help="Real-Time Mode, or micro-batches (always with --until-end); default realtime",
     )
 
 

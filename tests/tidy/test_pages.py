@@ -77,6 +77,38 @@ def test_relative_links_resolve(page: str) -> None:
     assert not broken, f"{page} has links to nothing: {broken}"
 
 
+BUILT = {"build/stages/"}
+"""Folders that a run creates."""
+FOREIGN = {"LogicalReplicationConnection"}
+"""Classes of other products that a page names."""
+
+
+def test_modules_and_classes_of_the_docs_exist() -> None:
+    """Code spans with a path name a file or folder, those with a class name a class of the sources."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    sources = {
+        word
+        for name in listed
+        if name.endswith((".py", ".java", ".go")) and (ROOT / name).is_file()
+        for word in re.findall(r"\b[A-Z]\w+", (ROOT / name).read_text())
+    }
+    missing = []
+    for page in pages():
+        if not page.startswith("docs/") and "/" in page:
+            continue
+        for span in re.findall(r"`([^`\n]+)`", without(FENCED, (ROOT / page).read_text())):
+            if re.fullmatch(r"[a-z_]+(?:/[a-z_]+)+(?:\.py)?/?", span) and span not in BUILT:
+                path = span.removesuffix("/").removesuffix(".py")
+                exists = any(f"/{path}/" in f"/{name}" or f"/{name}".endswith(f"/{path}.py") for name in listed)
+            elif re.fullmatch(r"[A-Z][a-z]+(?:[A-Z][a-z]*)+", span) and page != "CHANGELOG.md":
+                exists = span in sources | FOREIGN
+            else:
+                continue
+            if not exists:
+                missing.append(f"{page}: {span}")
+    assert not missing, "rename them in the pages:\n" + "\n".join(missing)
+
+
 def test_every_decision_is_in_the_index() -> None:
     """docs/decisions/README.md links each page with the title of that page."""
     index = (DECISIONS / "README.md").read_text()

@@ -25,7 +25,7 @@ def connect(
         Path | None, typer.Option("--config", "-c", help="A worker.properties file with Kafka Connect's names.")
     ] = None,
     override: Annotated[
-        list[str] | None, typer.Option("--override", "-o", help="name=value, over what the file says.")
+        list[str] | None, typer.Option("--override", "-o", help="name=value; overrides the file.")
     ] = None,
     bootstrap: Annotated[
         str | None, typer.Option("--bootstrap-servers", "-b", envvar="BUSWAY_BOOTSTRAP_SERVERS", help="Brokers.")
@@ -36,9 +36,9 @@ def connect(
             "--registry", "-r", envvar="BUSWAY_SCHEMA_REGISTRY", help="Write Avro through this schema registry."
         ),
     ] = None,
-    host: Annotated[str | None, typer.Option("--host", help="Where to listen; 127.0.0.1 unless given.")] = None,
+    host: Annotated[str | None, typer.Option("--host", help="Address to listen on; 127.0.0.1 by default.")] = None,
     port: Annotated[
-        int | None, typer.Option("--port", help="Of the REST API; 8083 unless given, 0 takes a free one.")
+        int | None, typer.Option("--port", help="Port of the REST API; 8083 by default, 0 takes a free one.")
     ] = None,
     insecure: Annotated[
         bool,
@@ -46,7 +46,7 @@ def connect(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Start a worker that runs connectors, with Kafka Connect's REST API; a second one of the same group stands by."""
+    """Start a connector worker with Kafka Connect's REST API; further workers of its group are standbys."""
     need("connect", "busway connect")
     from busway_connect import cli_entry
 

@@ -35,16 +35,16 @@ from busway.cli.output import (
 from busway.serde.registry import RegistryClient
 
 app = typer.Typer(
-    help="List, show, replay and discard dead letters: records that a handler failed on for good.", no_args_is_help=True
+    help="List, show, replay and discard dead letters: records whose handler failed for good.", no_args_is_help=True
 )
 _SHOWN: Final = 20
 Topic = Annotated[str, typer.Argument(help="The dead-letter topic, such as orders.billing.dlt.")]
 
 
 def _selection(
-    partition: Annotated[int | None, typer.Option(help="Of the dead-letter topic.")] = None,
-    offset: Annotated[int | None, typer.Option(help="That one alone; needs --partition.")] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="Records of this key.")] = None,
+    partition: Annotated[int | None, typer.Option(help="Partition of the dead-letter topic.")] = None,
+    offset: Annotated[int | None, typer.Option(help="Only this offset; needs --partition.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Only records with this key.")] = None,
     error: Annotated[
         str | None, typer.Option("--error", "-e", help="A part of the exception's class or message.")
     ] = None,
@@ -80,8 +80,8 @@ def _selecting(limit: int | None = None) -> Callable[[Callable[..., None]], Call
 
 @app.command("list")
 def list_dead_letters(
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="One dead-letter topic.")] = None,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="Those of one consumer group.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Only this dead-letter topic.")] = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Only those of one consumer group.")] = None,
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
@@ -114,13 +114,13 @@ def list_dead_letters(
 def show_dead_letters(
     topic: Topic,
     selection: DeadLetterSelection,
-    stack: Annotated[bool, typer.Option("--stack", help="The stack trace too.")] = False,
-    every: Annotated[bool, typer.Option("--all", help="Those too that were replayed or discarded.")] = False,
+    stack: Annotated[bool, typer.Option("--stack", help="Include the stack trace.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Include replayed and discarded ones.")] = False,
     bootstrap: Bootstrap = BOOTSTRAP,
     registry_url: RegistryUrl = REGISTRY_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Show open dead letters with their reasons; keys and values decoded where the registry knows them."""
+    """Show open dead letters with their reasons; keys and values are decoded if the registry has their schema."""
 
     async def work() -> list[dict[str, Any]]:
         async with RegistryClient(registry_url) as registry, DeadLetters(bootstrap) as letters:
@@ -152,13 +152,13 @@ def replay(
     topic: Topic,
     selection: DeadLetterSelection,
     rate: Annotated[float | None, typer.Option("--rate", help="Largest number of records in a second.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell which they are.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list them.")] = False,
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
     """Write open dead letters back to their topic, for the handler that failed; other handlers and other groups skip them.
 
-    At least once: if this is interrupted, the records since the last mark (at most 500) are sent again the next time.
+    At least once: after an interruption, the next replay repeats the records since the last mark (at most 500).
     """
 
     async def work() -> Any:

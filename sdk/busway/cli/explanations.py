@@ -39,7 +39,7 @@ def _lines(rebalance: Rebalance) -> Iterator[str]:
     for move in rebalance.moves:
         yield f"    {move.topic}-{move.partition}: {move.before or _UNASSIGNED} -> {move.after or _UNASSIGNED}"
     if not rebalance.moves_complete:
-        yield "    more partitions have moved than are kept"
+        yield "    further moved partitions are not stored"
 
 
 def _reason(reason: RebalanceReason) -> str:

@@ -10,14 +10,14 @@ from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, run, 
 app = typer.Typer(
     help="Describe the cluster's features, and raise, lower and turn off their levels.", no_args_is_help=True
 )
-Levels = Annotated[list[str], typer.Argument(help="FEATURE=LEVEL, several at once; all of them are set or none.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Have it checked, and change nothing.")]
-Unsafe = Annotated[bool, typer.Option("--unsafe", help="Also where metadata is lost by it.")]
+Levels = Annotated[list[str], typer.Argument(help="FEATURE=LEVEL; several are set together or not at all.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the request and change nothing.")]
+Unsafe = Annotated[bool, typer.Option("--unsafe", help="Allow a loss of metadata.")]
 
 
 @app.command("describe")
 def describe(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
-    """The levels that the broker serves, and those in force."""
+    """Show the supported and the finalized levels."""
 
     async def work() -> list[dict[str, object]]:
         async with Admin(bootstrap) as admin:
@@ -56,13 +56,13 @@ def downgrade(
 
 @app.command("disable")
 def disable(
-    features: Annotated[list[str], typer.Argument(help="Features; all of them are turned off or none.")],
+    features: Annotated[list[str], typer.Argument(help="Features; several are turned off together or not at all.")],
     unsafe: Unsafe = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Turn features off, which is to lower them to 0."""
+    """Turn features off: lower them to level 0."""
     levels = dict.fromkeys(features, 0)
     _update(levels, bootstrap, "lowered", as_json=as_json, dry_run=dry_run, downgrade=True, unsafe=unsafe)
 

@@ -27,7 +27,7 @@ _LATEST = -1
 
 @app.command("list")
 def list_groups(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
-    """All groups."""
+    """List all groups."""
 
     async def work() -> list[dict[str, object]]:
         async with Admin(bootstrap) as admin:
@@ -41,7 +41,7 @@ def list_groups(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> No
 
 @app.command("describe")
 def describe(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
-    """Committed offsets, lag and members of a group, with its type and epochs; of a share group from where it goes on."""
+    """Show the type, epochs, members, committed offsets and lag of a group; the start offsets of a share group."""
 
     async def work() -> tuple[GroupDescription, list[dict[str, object]], str | None]:
         async with Admin(bootstrap) as admin:
@@ -90,7 +90,7 @@ def describe(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = F
         return
     note(f"{group}: {described.state}, {described.kind}{_epochs(described)}")
     if dead_letters is not None:
-        note(f"the broker puts what the group gives up into {dead_letters}")
+        note(f"the broker writes the group's dead letters to {dead_letters}")
     if members and sys.stdout.isatty():  # a pipe gets only the table of partitions; --json has the members too
         show_rows(members, as_json=False, title="members")
     show_rows(rows, as_json=False, title="committed offsets")
@@ -137,21 +137,29 @@ def explain(group: Group, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = Fa
 def reset(
     group: Group,
     topics: Annotated[
-        list[str] | None, typer.Option("--topic", "-t", help="Whose offsets: topic, or topic:0,1; several times.")
+        list[str] | None, typer.Option("--topic", "-t", help="Topic, or topic:0,1 for some partitions; repeatable.")
     ] = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="All that the group has committed.")] = False,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
+    ] = False,
     to: Annotated[str | None, typer.Option("--to", help="earliest, latest, or an offset.")] = None,
     to_datetime: Annotated[
         str | None,
         typer.Option("--to-datetime", help="The first record at or after 2026-01-31T12:00:00 (UTC without a zone)."),
     ] = None,
-    by_duration: Annotated[str | None, typer.Option("--by-duration", help="So long ago, as P7D or PT1H30M.")] = None,
-    shift_by: Annotated[int | None, typer.Option("--shift-by", help="Number of records forward, or back: -10.")] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; without, only show.")] = False,
+    by_duration: Annotated[
+        str | None, typer.Option("--by-duration", help="Duration before now, such as P7D or PT1H30M.")
+    ] = None,
+    shift_by: Annotated[
+        int | None, typer.Option("--shift-by", help="Number of records forward, or back, such as -10.")
+    ] = None,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Change the offsets; otherwise only show the change.")
+    ] = False,
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Move the committed offsets of a group that has no members; shows what would happen unless --execute."""
+    """Move the committed offsets of a group without members; without --execute only show the change."""
     if bool(topics) == all_topics:
         raise CommandFailed("give either --topic or --all-topics")
     if [to, to_datetime, by_duration, shift_by].count(None) != 3:
@@ -191,7 +199,7 @@ def reset(
     for remark in remarks:
         typer.echo(remark, err=True)
     if not execute and not as_json:
-        typer.echo("nothing was changed; say --execute to do it")
+        typer.echo("nothing was changed; --execute changes the offsets")
 
 
 @app.command("delete")

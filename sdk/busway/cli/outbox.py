@@ -21,17 +21,20 @@ if TYPE_CHECKING:
     from busway.sql import Outbox
 
 app = typer.Typer(help="The transactional outbox of a service.", no_args_is_help=True)
-Target = Annotated[str, typer.Argument(metavar="MODULE:APP", help="The service that was extended with the outbox.")]
+Target = Annotated[str, typer.Argument(metavar="MODULE:APP", help="The service with the outbox.")]
 
 
 @app.command()
 def relay(
     target: Target,
     bootstrap: Annotated[
-        str | None, typer.Option("--bootstrap-servers", "-b", envvar="BUSWAY_BOOTSTRAP_SERVERS", help="Other brokers.")
+        str | None,
+        typer.Option(
+            "--bootstrap-servers", "-b", envvar="BUSWAY_BOOTSTRAP_SERVERS", help="Brokers; override the app's."
+        ),
     ] = None,
 ) -> None:
-    """Publish what the service's transactions send, until Ctrl-C or SIGTERM. Several may run: one publishes, the others stand by."""
+    """Publish the records of the outbox until Ctrl-C or SIGTERM. Several may run: one publishes, the others are standbys."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     service, outboxes = _find(target)
     if bootstrap is not None:
@@ -51,7 +54,7 @@ def relay(
 
 @app.command()
 def status(target: Target, as_json: AsJson = False) -> None:
-    """What waits to be published, by topic."""
+    """Show unpublished records by topic."""
     need("sql", "busway outbox")
     from sqlalchemy.exc import SQLAlchemyError
 

@@ -32,8 +32,8 @@ Bootstrap = Annotated[
 RegistryUrl = Annotated[
     str, typer.Option("--registry", "-r", envvar="BUSWAY_SCHEMA_REGISTRY", help="Address of the schema registry.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 BOOTSTRAP: Final = "localhost:9092"
 REGISTRY_URL: Final = "http://localhost:8081"
 

@@ -48,13 +48,13 @@ TopicName = Annotated[str, typer.Argument(help="The topic.")]
 
 def produce(
     topic: TopicName,
-    values: Annotated[list[str] | None, typer.Argument(help="Values; without, the lines of standard input.")] = None,
+    values: Annotated[list[str] | None, typer.Argument(help="Values; by default the lines of standard input.")] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", help="Splits a line into key and value.")
+        str | None, typer.Option("--key-separator", help="Separator of key and value in a line.")
     ] = None,
     header: Annotated[list[str] | None, typer.Option("--header", "-H", help="name=value; repeatable.")] = None,
-    partition: Annotated[int | None, typer.Option("--partition", help="Write there.")] = None,
+    partition: Annotated[int | None, typer.Option("--partition", help="Partition to write to.")] = None,
     avro: Annotated[
         Path | None, typer.Option("--avro", help="An Avro schema: lines are JSON, written through the registry.")
     ] = None,
@@ -158,23 +158,26 @@ async def _encoder(topic: str, schema: str | None, registry_url: str) -> Any:
 
 def consume(
     topics: Annotated[list[str], typer.Argument(help="Topics.")],
-    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Not only what comes from now on.")] = False,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Start at the first record, not at the end.")
+    ] = False,
     since: Annotated[
-        dt.datetime | None, typer.Option("--since", help="From the first record at or after this moment (local time).")
+        dt.datetime | None,
+        typer.Option("--since", help="Start at the first record at or after this time (local time)."),
     ] = None,
-    until_end: Annotated[bool, typer.Option("--until-end", help="Stop at what is the end now.")] = False,
+    until_end: Annotated[bool, typer.Option("--until-end", help="Stop at the current end.")] = False,
     count: Annotated[int | None, typer.Option("--count", "-n", help="Number of records after which to stop.")] = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="Read as a member of this group.")] = None,
     read_committed: Annotated[
-        bool, typer.Option("--read-committed", help="Only what transactions have committed.")
+        bool, typer.Option("--read-committed", help="Only committed records of transactions.")
     ] = False,
     bootstrap: Bootstrap = BOOTSTRAP,
     registry_url: RegistryUrl = REGISTRY_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Print records: values, behind the topic and a tab where several are read, or with --json everything there is to a record."""
+    """Print the values of records, after topic and tab if there are several topics; with --json whole records."""
     if since is not None and from_beginning:
-        raise CommandFailed("--since and --from-beginning name two places to begin at; give one")
+        raise CommandFailed("--since and --from-beginning name two start positions; give one")
     if group is not None and (since is not None or until_end):
         raise CommandFailed("--since and --until-end read without a group; leave --group out")
 

@@ -26,7 +26,7 @@ def _ask(url: str, work: Callable[[RegistryClient], Coroutine[Any, Any, T]]) -> 
 
 @app.command("list")
 def list_subjects(url: RegistryUrl = REGISTRY_URL, as_json: AsJson = False) -> None:
-    """All subjects with their versions."""
+    """List all subjects with their versions."""
 
     async def work(client: RegistryClient) -> list[dict[str, object]]:
         return [{"subject": subject, "versions": await client.versions(subject)} for subject in await client.subjects()]
@@ -41,7 +41,7 @@ def get(
     url: RegistryUrl = REGISTRY_URL,
     as_json: AsJson = False,
 ) -> None:
-    """The schema of a version."""
+    """Print the schema of a version."""
     registered = _ask(url, lambda client: client.version(subject, version))
     show(
         {
@@ -65,7 +65,7 @@ def register(subject: Subject, file: File, url: RegistryUrl = REGISTRY_URL, as_j
 
 @app.command("check")
 def check(subject: Subject, file: File, url: RegistryUrl = REGISTRY_URL, as_json: AsJson = False) -> None:
-    """Whether the schema in a file could be registered; ends with 1 and the reasons if not."""
+    """Check whether the schema in a file could be registered; if not, exit with 1 and the reasons."""
     text = file.read_text(encoding="utf-8")
     breaches = _ask(url, lambda client: client.check(subject, text))
     if breaches:
@@ -78,7 +78,7 @@ def check(subject: Subject, file: File, url: RegistryUrl = REGISTRY_URL, as_json
 
 @app.command("level")
 def level(
-    subject: Annotated[str | None, typer.Argument(help="The subject; none for the whole registry.")] = None,
+    subject: Annotated[str | None, typer.Argument(help="The subject; by default the whole registry.")] = None,
     to: Annotated[str | None, typer.Option("--set", help="BACKWARD, FORWARD, FULL, …_TRANSITIVE or NONE.")] = None,
     url: RegistryUrl = REGISTRY_URL,
     as_json: AsJson = False,
@@ -97,12 +97,12 @@ def level(
 @app.command("delete")
 def delete(
     subject: Subject,
-    permanent: Annotated[bool, typer.Option("--permanent", help="For good, after it was deleted softly.")] = False,
+    permanent: Annotated[bool, typer.Option("--permanent", help="Delete permanently, after a soft deletion.")] = False,
     yes: Yes = False,
     url: RegistryUrl = REGISTRY_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a subject, softly at first."""
+    """Delete a subject softly, or with --permanent for good."""
     confirm(f"Delete {subject}{' for good' if permanent else ''}?", yes=yes)
     gone = _ask(url, lambda client: client.delete_subject(subject, permanent=permanent))
     show(

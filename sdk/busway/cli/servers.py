@@ -22,11 +22,11 @@ from busway.net.signals import until_signal
 
 HOME: Final = Path(".busway")
 """Default data folder, shared by all three so that each finds the others' data."""
-Data = Annotated[Path, typer.Option("--data", help="Where everything is kept.")]
+Data = Annotated[Path, typer.Option("--data", help="Folder for all data.")]
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Listen beyond this machine without authentication: the network is trusted.")
 ]
-Host = Annotated[str, typer.Option("--host", help="Where to listen.")]
+Host = Annotated[str, typer.Option("--host", help="Address to listen on.")]
 Override = Annotated[
     list[str] | None, typer.Option("--override", "-o", help="A broker's setting by Kafka's name, name=value.")
 ]
@@ -35,8 +35,10 @@ Override = Annotated[
 def up(
     data: Data = HOME,
     host: Host = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="The broker's; 0 takes a free one.")] = 9092,
-    registry_port: Annotated[int, typer.Option("--registry-port", help="The registry's; 0 takes a free one.")] = 8081,
+    port: Annotated[int, typer.Option("--port", help="Port of the broker; 0 takes a free one.")] = 9092,
+    registry_port: Annotated[
+        int, typer.Option("--registry-port", help="Port of the registry; 0 takes a free one.")
+    ] = 8081,
     override: Override = None,
     insecure: Insecure = False,
     as_json: AsJson = False,
@@ -131,11 +133,11 @@ def broker(
         Path | None, typer.Option("--config", "-c", help="A server.properties file with Kafka's names.")
     ] = None,
     override: Override = None,
-    data: Annotated[Path | None, typer.Option("--data", help="Short for log.dirs.")] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="Data directory: the setting log.dirs.")] = None,
     insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
-    """Start a broker with Kafka's settings; a fresh data directory is formatted by itself."""
+    """Start a broker with Kafka's settings; a new data directory is formatted automatically."""
     from busway_bus import cli_entry as bus
 
     _log_to_stderr()
@@ -165,15 +167,17 @@ def broker(
 
 def registry(
     host: Host = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="0 takes a free one.")] = 8081,
+    port: Annotated[int, typer.Option("--port", help="Port; 0 takes a free one.")] = 8081,
     database: Annotated[
         str, typer.Option("--database", help="sqlite:///FILE, postgresql://user:password@host:5432/name, or memory:")
     ] = "",
-    compatibility: Annotated[str, typer.Option("--compatibility", help="The level where none is set.")] = "BACKWARD",
+    compatibility: Annotated[
+        str, typer.Option("--compatibility", help="Compatibility level of subjects without one.")
+    ] = "BACKWARD",
     insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
-    """Start a schema registry with Confluent's REST API; without --database on the one that `busway up` keeps in ./.busway."""
+    """Start a schema registry with Confluent's REST API; its default database is that of `busway up` in ./.busway."""
     need("registry", "busway registry")
     from busway_registry import cli_entry as package
 

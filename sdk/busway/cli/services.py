@@ -34,7 +34,7 @@ _INSTANCE = re.compile(rf"[A-Za-z0-9._-]{{1,{_INSTANCE_LENGTH}}}")
 
 
 def run(
-    target: Annotated[str, typer.Argument(metavar="MODULE:APP", help="Such as shop.service:app.")],
+    target: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, such as shop.service:app.")],
     workers: Annotated[
         int,
         typer.Option(
@@ -42,7 +42,8 @@ def run(
         ),
     ] = 1,
     reload: Annotated[
-        bool, typer.Option("--reload", help="Drain and start again when a .py file here changes; for development.")
+        bool,
+        typer.Option("--reload", help="Drain and restart when a .py file in this folder changes; for development."),
     ] = False,
     http: Annotated[
         str | None,
@@ -57,16 +58,18 @@ def run(
         bool, typer.Option("--insecure", help="Serve HTTP beyond this machine: the network is trusted.")
     ] = False,
     bootstrap: Annotated[
-        str | None, typer.Option("--bootstrap-servers", "-b", envvar="BUSWAY_BOOTSTRAP_SERVERS", help="Other brokers.")
+        str | None,
+        typer.Option(
+            "--bootstrap-servers", "-b", envvar="BUSWAY_BOOTSTRAP_SERVERS", help="Brokers; override the app's."
+        ),
     ] = None,
     registry_url: Annotated[
-        str | None, typer.Option("--registry", "-r", envvar="BUSWAY_SCHEMA_REGISTRY", help="Another schema registry.")
+        str | None,
+        typer.Option("--registry", "-r", envvar="BUSWAY_SCHEMA_REGISTRY", help="Schema registry; overrides the app's."),
     ] = None,
     wait_s: Annotated[
         float,
-        typer.Option(
-            "--wait", metavar="SECONDS", help="Wait so long at start for brokers and registry that do not answer."
-        ),
+        typer.Option("--wait", metavar="SECONDS", help="Time to wait at the start for brokers and registry."),
     ] = 0.0,
     instance: Annotated[
         str | None,
@@ -80,7 +83,7 @@ def run(
     ] = None,
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
 ) -> None:
-    """Run a service until Ctrl-C or SIGTERM; then let handlers end, commit, and leave."""
+    """Run a service until Ctrl-C or SIGTERM; then drain its handlers, commit and leave the group."""
     if log_level.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
         raise CommandFailed(f"--log-level {log_level}: give debug, info, warning or error")
     if not 1 <= workers <= MAX_WORKERS:
@@ -157,7 +160,7 @@ def _run_here(command: Command) -> None:
 def demo(
     name: Annotated[str, typer.Argument(help=", ".join(CASES))],
     ci: Annotated[
-        bool, typer.Option("--ci/--live", envvar="CI", help="End by itself with a summary, without a live table.")
+        bool, typer.Option("--ci/--live", envvar="CI", help="Print a summary and exit, without a live table.")
     ] = False,
 ) -> None:
     """Run a case study from end to end: bus, registry, service, events, page."""
@@ -182,5 +185,5 @@ def _case_folder(name: str) -> Path:
 
 
 def version() -> None:
-    """The version of this installation."""
+    """Print the version of this installation."""
     typer.echo(busway.__version__)

@@ -21,19 +21,19 @@ _HASHES = "PYTHONHASHSEED"
 
 def simulate(
     target: Annotated[
-        str, typer.Argument(metavar="MODULE:NAME", help="A Simulation, or an App whose module has one of it.")
+        str, typer.Argument(metavar="MODULE:NAME", help="A Simulation, or an App whose module has a Simulation of it.")
     ],
     seeds: Annotated[int, typer.Option("--seeds", help="Number of histories, with the seeds from --first on.")] = 1000,
     first: Annotated[int, typer.Option("--first", help="The first seed.")] = 0,
     seed: Annotated[
-        str | None, typer.Option("--seed", help="This history alone, as a failure names it: 17, or 17:0,4.")
+        str | None, typer.Option("--seed", help="Only this history, as in a failure report: 17, or 17:0,4.")
     ] = None,
     time_s: Annotated[
-        float | None, typer.Option("--time", metavar="SECONDS", help="Begin no more histories after so long.")
+        float | None, typer.Option("--time", metavar="SECONDS", help="Time after which no history is started.")
     ] = None,
-    shrink: Annotated[bool, typer.Option("--shrink/--no-shrink", help="Look for the fewest faults that fail.")] = True,
+    shrink: Annotated[bool, typer.Option("--shrink/--no-shrink", help="Reduce a failure to the fewest faults.")] = True,
 ) -> None:
-    """Run a service with crashes, freezes and cut connections under many seeds, and check what it promises."""
+    """Run a service with crashes, freezes and closed connections under many seeds, and check its properties."""
     need("simulation", "busway simulate")
     if seeds < 1:
         raise CommandFailed(f"--seeds {seeds}: give 1 or more")
@@ -85,6 +85,6 @@ def _find(target: str) -> Any:
     if isinstance(named, App) and simulations:
         return simulations[0]
     raise CommandFailed(
-        f"{target} is no Simulation, and its module has none of it; write what is sent and what has to hold: "
+        f"{target} is not a Simulation, and its module has none of it; write a workload and properties: "
         f"simulation = busway.testing.Simulation({target!r}), then name that"
     )

@@ -27,7 +27,7 @@ def spark(
     context: typer.Context,
     job: Annotated[str, typer.Argument(help="offload, or a module such as gettaxi.jobs.surge.")],
 ) -> None:
-    """Run a Spark job: in this process, or with --master on a cluster by spark-submit. `busway spark JOB --help` tells its arguments."""
+    """Run a Spark job: in this process, or with --master on a cluster by spark-submit. `busway spark JOB --help` lists its arguments."""
     if job in {"-h", "--help"}:
         typer.echo(f"{context.get_help()}\n\n{_jobs()}")
         return

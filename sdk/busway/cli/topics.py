@@ -27,10 +27,10 @@ def _configs(given: list[str] | None) -> dict[str, str]:
 @app.command("list")
 def list_topics(
     bootstrap: Bootstrap = BOOTSTRAP,
-    internal: Annotated[bool, typer.Option("--internal", help="The brokers' own too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """All topics."""
+    """List all topics."""
 
     async def work() -> list[dict[str, object]]:
         async with Admin(bootstrap) as admin:
@@ -66,7 +66,7 @@ def create(
 
 @app.command("describe")
 def describe(name: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
-    """Partitions, offsets and settings of a topic."""
+    """Show partitions, offsets and settings of a topic."""
 
     async def work() -> tuple[list[dict[str, object]], dict[str, str | None]]:
         async with Admin(bootstrap) as admin:
@@ -102,7 +102,7 @@ def alter(
     name: Name,
     config: Config = None,
     delete_config: Annotated[
-        list[str] | None, typer.Option("--delete-config", help="A setting to put back to its default.")
+        list[str] | None, typer.Option("--delete-config", help="A setting to reset to its default.")
     ] = None,
     partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="New number of partitions.")] = None,
     bootstrap: Bootstrap = BOOTSTRAP,

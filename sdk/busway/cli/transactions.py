@@ -12,14 +12,14 @@ from busway.types import TopicPartition
 app = typer.Typer(
     help="List, describe and abort transactions, and find those that no coordinator ends.", no_args_is_help=True
 )
-Topic = Annotated[str | None, typer.Option("--topic", "-t", help="Only in this topic; in all of them without.")]
+Topic = Annotated[str | None, typer.Option("--topic", "-t", help="Only in this topic; by default in all topics.")]
 _IDLE_MINUTES = HANGING_AFTER_MS / 60_000
 _IDLE_MINUTES_MAX = 1_000_000
 IdleMinutes = Annotated[
     float,
     typer.Option(
         "--idle-minutes",
-        help="Only of producers that have written nothing for so long.",
+        help="Only of producers without a write for this time.",
         min=0,
         max=_IDLE_MINUTES_MAX,
     ),
@@ -34,7 +34,7 @@ def list_transactions(
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """All transactional ids and what their transactions are doing."""
+    """List transactional ids with the states of their transactions."""
 
     async def work() -> list[dict[str, object]]:
         async with Admin(bootstrap) as admin:
@@ -56,7 +56,7 @@ def describe(
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """What the coordinator of a transactional id knows of it, and the partitions of its transaction."""
+    """Show the coordinator's state of a transactional id and the partitions of its transaction."""
 
     async def work() -> dict[str, object]:
         async with Admin(bootstrap) as admin:
@@ -86,7 +86,7 @@ def hanging(
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Transactions that are open in a partition and unknown to their coordinator: their readers wait for ever."""
+    """Find transactions that are open in a partition and unknown to their coordinator: readers wait for ever."""
 
     async def work() -> list[dict[str, object]]:
         async with Admin(bootstrap) as admin:
@@ -98,7 +98,7 @@ def hanging(
 @app.command("abort")
 def abort(
     transactional_id: Annotated[
-        str | None, typer.Argument(help="Fence the producer of this id, and abort what it has open.")
+        str | None, typer.Argument(help="Fence the producer of this id and abort its open transaction.")
     ] = None,
     topic: Annotated[
         str | None, typer.Option("--topic", "-t", help="Abort a hanging transaction: the topic that it is open in.")
@@ -111,7 +111,7 @@ def abort(
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Abort the transaction of a transactional id, or one that hangs in a partition."""
+    """Abort the transaction of a transactional id, or a hanging one of a partition."""
 
     async def work() -> str:
         async with Admin(bootstrap) as admin:

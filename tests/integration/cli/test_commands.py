@@ -165,7 +165,7 @@ def test_a_share_group_with_dead_letters(up: Up) -> None:
     asyncio.run(join("qn"))
     said = up.run("groups", "describe", "qd").err.splitlines()
     assert said[0].startswith("qd: Empty, share")
-    assert said[1] == "the broker puts what the group gives up into dlq.q1"
+    assert said[1] == "the broker writes the group's dead letters to dlq.q1"
     assert up.run("groups", "describe", "qd", "--json").json["dead_letters"] == "dlq.q1"
     assert "the broker puts" not in up.run("groups", "describe", "qn").err
     assert up.run("groups", "describe", "qn", "--json").json["dead_letters"] is None

@@ -341,4 +341,4 @@ def test_the_command_line(tmp_path: Path) -> None:
     )
     code, _, wrong = busway("shop:app")
     assert code == 1
-    assert "no Simulation" in wrong
+    assert "not a Simulation" in wrong

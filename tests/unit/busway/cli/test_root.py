@@ -59,7 +59,7 @@ def test_help_shows_no_type_of_flags(
     assert "--help" in help_text
     assert "bool" not in help_text
     assert ("<int>" in help_text) is bool(arguments)
-    assert ("8083 unless given" in " ".join(help_text.replace("│", " ").split())) is (arguments == ("connect",))
+    assert ("8083 by default" in " ".join(help_text.replace("│", " ").split())) is (arguments == ("connect",))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,10 @@ def test_help_shows_no_type_of_flags(
     [
         (("run", "shop:app", "--wait", "-1"), "--wait -1: give a number of seconds, 0 or more"),
         (("run", "shop:app", "--wait", "inf"), "--wait inf: give a number of seconds, 0 or more"),
-        (("consume", "t", "--from-beginning", "--since", "2026-01-01"), "--since and --from-beginning name two places"),
+        (
+            ("consume", "t", "--from-beginning", "--since", "2026-01-01"),
+            "--since and --from-beginning name two start positions",
+        ),
     ],
 )
 def test_options_that_say_nothing_are_refused(
