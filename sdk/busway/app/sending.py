@@ -83,7 +83,6 @@ class Sending(ABC):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """As `Topic.send`."""
         record = Outgoing(topic.name, partition, *self._bytes(topic, key, value), headers, timestamp_ms)
         return await (await self._send(record))
 
@@ -97,7 +96,6 @@ class Sending(ABC):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> "asyncio.Future[RecordMetadata]":
-        """As `Topic.send_soon`."""
         record = Outgoing(topic.name, partition, *self._bytes(topic, key, value), headers, timestamp_ms)
         future = await self._send(record)
         if (sent := unacknowledged.get()) is None:
@@ -109,7 +107,6 @@ class Sending(ABC):
         return seen
 
     async def send_result(self, topic: Topic[K, V], value: V | None, key: K | None) -> None:
-        """Send a handler's result; its record is finished on acknowledgement."""
         record = Outgoing(topic.name, None, *self._bytes(topic, key, value), (), None)
         if (output := current_output.get()) is not None:
             await self._keep(output, record)
@@ -152,7 +149,6 @@ class Sending(ABC):
     async def send_encoded(
         self, topic: Topic[Any, Any], records: Iterable[KeyValueHeaders], *, partition: int, linger: bool
     ) -> "list[asyncio.Future[RecordMetadata]]":
-        """As `Producer.send_many`; in a handler, its record is finished when they are acknowledged."""
         futures = await self.producer.send_many(topic.name, records, partition=partition, linger=linger)
         if (sent := unacknowledged.get()) is not None:
             sent.extend(futures)

@@ -85,7 +85,6 @@ class ManualTime:
 
     @property
     def due_s(self) -> tuple[float, ...]:
-        """Ends of the current waits between attempts, soonest first."""
         return tuple(sorted(self._due))
 
     async def sleep(self, seconds: float) -> None:

@@ -53,7 +53,6 @@ class Probe(Extension):
         self.came.clear()
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Note the assignment; the other extensions have prepared these partitions already."""
         self.came.set()
         return {}
 

@@ -55,7 +55,7 @@ class Cancelled(Exception):
 
 
 class Exited(Exception):
-    """A handler raised no `Exception`, such as SystemExit: one record must not end the process or stop its partition."""
+    """A handler raised no `Exception`, such as SystemExit: one record must not end the process."""
 
 
 @dataclass(slots=True)
@@ -294,7 +294,7 @@ class Attempts:
     # Output
 
     def hand_on(self, items: Sequence[InFlightRecord]) -> None:
-        """Mark records as done by the handler; those without output are queued for a transaction too."""
+        """Mark records as done; those without output are queued for a transaction too."""
         assert self._transactor is not None
         if rest := [item for item in items if not item.handed_on]:
             self._transactor.add(HandlerOutput(rest, rest[0].partition))
@@ -306,7 +306,6 @@ class Attempts:
     # Extensions
 
     def clock(self) -> float:
-        """Return monotonic seconds; 0 if no extension measures calls."""
         return self._context.machine.monotonic_s() if self._context.hooks.watched else 0.0
 
     async def reached(self, point: str, item: InFlightRecord) -> None:
@@ -315,7 +314,6 @@ class Attempts:
             await self._context.hooks.reached(point, TopicPartition(record.topic, record.partition), record.offset)
 
     async def acknowledged(self, item: InFlightRecord, sent: Sent) -> None:
-        """Wait for sends to be acknowledged, only if an extension watches that step."""
         if self._context.hooks.stepped and self._transactor is None:
             if sent:
                 await asyncio.wait(sent)

@@ -127,7 +127,6 @@ class Transactor:
         await self.producer.start()
 
     async def stop(self, timeout_s: float) -> None:
-        """Disconnect; an open transaction is aborted."""
         self._drop_all()
         await self.producer.stop(timeout_s)
 
@@ -149,7 +148,6 @@ class Transactor:
             self._batch_due.set()
 
     async def room(self) -> None:
-        """Wait while too much is queued; return at once if the app stops."""
         while not self._stopped and (self._waiting >= WAITING_MAX or self._waiting_bytes >= WAITING_BYTES_MAX):
             self._progress.clear()
             await self._progress.wait()
@@ -210,11 +208,9 @@ class Transactor:
     # Transactions
 
     async def run(self) -> None:
-        """Commit output until cancelled.
+        """Commit output until cancelled; `TransactionFailed` if no producer may.
 
-        Raises:
-            TransactionFailed: no producer may commit it.
-            HandlerFailed: a record is refused even as a dead letter.
+        `HandlerFailed` if a record is refused even as a dead letter.
         """
         try:
             await self._run()
@@ -406,7 +402,6 @@ class Transactor:
             self._refused[where] = problem
 
     async def _restart_partitions(self, problem: BuswayError) -> None:
-        """Restart all partitions from their committed offsets, with a new producer."""
         logger.warning("all partitions are begun anew from what is committed, with a new producer: %s", problem)
         self.outcomes.renewed += 1
         self.outcomes.failed(problem)

@@ -80,8 +80,6 @@ class Teller(Extension):
 
 
 class Executioner(Teller):
-    """Also kills the instance at its drawn step, and adds that."""
-
     def __init__(self, story: Story, who: str, kills: dict[str, int], kill: Callable[[str], None]) -> None:
         super().__init__(story, who)
         self._kills = kills
