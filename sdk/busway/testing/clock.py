@@ -14,6 +14,8 @@ ClockName: TypeAlias = Literal["skip", "manual"]
 
 
 class Clock(Protocol):
+    """The clock of an app under test."""
+
     waited_s: list[float]
     """Waits between attempts, in order."""
 

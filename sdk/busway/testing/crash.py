@@ -34,6 +34,8 @@ def crash_points(*only: str) -> tuple[str, ...]:
 
 
 class Probe(Extension):
+    """An extension for watching and killing an app under test."""
+
     def __init__(self, clock: "Clock", app: Application) -> None:
         self.came = asyncio.Event()
         """Set once partitions were assigned since the last start."""

@@ -37,6 +37,8 @@ async def acknowledged(sent: Collection["asyncio.Future[Any]"]) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Handler:
+    """A route of a running app; `call` takes a record, or the list of a batch."""
+
     route: Route
     call: Callable[[Any], Awaitable[Any]]
 

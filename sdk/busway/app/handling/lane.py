@@ -55,6 +55,8 @@ class LaneContext:
 
 
 class Lane:
+    """One handler's records of one partition."""
+
     def __init__(
         self, context: LaneContext, partition: TopicPartition, handler: Handler, *, buries_unreadable: bool
     ) -> None:

@@ -42,6 +42,8 @@ _POLL_MS: Final = 500
 
 
 class Worker(RebalanceListener):
+    """One group member that reads for all handlers of an app."""
+
     def __init__(self, context: WorkerContext) -> None:
         self._context = context
         self._group = context.group.encode()

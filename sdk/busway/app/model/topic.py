@@ -71,6 +71,8 @@ class ConsumerRecord(Generic[K, V]):
 
 
 class Outgoing(NamedTuple):
+    """A record to send, with encoded key and value."""
+
     topic: str
     partition: int | None
     key: bytes | None
