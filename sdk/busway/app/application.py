@@ -53,7 +53,7 @@ TRANSACTION_TIMEOUT_MS: Final = 10_000
 A killed process's transaction blocks readers of committed records for this long.
 """
 _LEAST_S: Final = 1.0
-"""Minimum for each of these steps, even when the others used up the time."""
+"""Minimum for each of these steps, even after the time is used up."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -286,11 +286,7 @@ class Application(TableDeclarations):
         return working.exception() if working is not None and working.done() and not working.cancelled() else None
 
     async def wait(self) -> None:
-        """Wait until the app has been stopped.
-
-        Raises:
-            HandlerFailed, BuswayError: it stopped by itself.
-        """
+        """Wait until the app is stopped; raise why, if it stopped by itself."""
         if (working := self._working) is None:
             raise NotRunning(f"app {self.name} has no handlers to wait for, or does not run")
         await asyncio.wait([working])

@@ -141,7 +141,6 @@ class Sending(ABC):
     async def send_encoded(
         self, topic: Topic[Any, Any], records: Iterable[KeyValueHeaders], *, partition: int, linger: bool
     ) -> "list[asyncio.Future[RecordMetadata]]":
-        """As `Producer.send_many`; in a handler, its record is finished when they are acknowledged."""
         futures = await self.producer.send_many(topic.name, records, partition=partition, linger=linger)
         if (sent := unacknowledged.get()) is not None:
             sent.extend(futures)

@@ -124,12 +124,7 @@ class Serdes:
                 await load_patiently(missing, record)
 
     def read(self, record: Record) -> ConsumerRecord[Any, Any]:
-        """Decode a record with the schemas in memory.
-
-        Raises:
-            Undecodable: as `decode`.
-            SchemaMissing: a schema must be fetched first.
-        """
+        """Decode with the schemas in memory; `SchemaMissing` if one must be fetched first, else as `decode`."""
         topic, partition, offset, timestamp_ms, _, key, value, headers, _, _ = record
         part: Part = "key"
         try:

@@ -55,7 +55,6 @@ class Decoder:
 
 
 def printable(data: bytes) -> str:
-    """Return UTF-8 unchanged, anything else in base 64."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

@@ -43,7 +43,7 @@ class CommandFailed(BuswayError):
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before deleting or discarding, unless `yes`; `CommandFailed` if not confirmed."""
+    """Ask before deleting or discarding, unless `yes`."""
     if yes:
         return
     typer.echo(f"{question} [y/N]: ", nl=False, err=True)
@@ -110,7 +110,6 @@ def note(text: str) -> None:
 
 
 def show(facts: Mapping[str, Any], text: str, *, as_json: bool) -> None:
-    """Print a result: a sentence, or the facts as JSON."""
     if as_json:
         write_json(facts)
     else:
@@ -168,7 +167,6 @@ def main_loop(app: Callable[[], object]) -> None:
 
 
 def fail(text: str) -> None:
-    """Print the reason on stderr and exit with 1."""
     if "--json" in sys.argv:
         sys.stderr.write(json.dumps({"error": text}, ensure_ascii=False) + "\n")
     else:

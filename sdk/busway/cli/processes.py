@@ -26,7 +26,7 @@ CANNOT_START: Final = 78
 STEADY_S: Final = 10.0
 """Uptime after which failures are counted from 1."""
 MAX_FAILURES: Final = 10
-"""Limit of consecutive failures. With the waits below reached after about 40 s."""
+"""Limit of consecutive failures; with the waits below reached after about 40 s."""
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 10.0
 
@@ -104,7 +104,7 @@ class Child:
         self._children = children
 
     async def ended(self) -> int:
-        """Wait for its end. Return the exit code, or a signal's negative number."""
+        """Wait for its end; return the exit code, or a signal's negative number."""
         code = await self._process.wait()
         self._children.discard(self._process)
         return code

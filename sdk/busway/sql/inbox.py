@@ -126,7 +126,7 @@ class Sql(Extension):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def _turn(self) -> contextlib.AbstractAsyncContextManager[Any]:
-        """Serialise writers to SQLite, whose queue is neither fair nor patient.
+        """Serialise writers to SQLite, whose lock waits are unfair and time out.
 
         Each event loop has a lock, as an app may run in one loop after another.
         """

@@ -51,6 +51,8 @@ _LONGEST_TYPE: Final = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxStatus:
+    """Unpublished rows of a topic."""
+
     topic: str
     waiting: int
     oldest_s: float

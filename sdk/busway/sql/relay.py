@@ -139,7 +139,6 @@ class Relay:
 
     @contextlib.asynccontextmanager
     async def _producing(self) -> AsyncIterator[Producer]:
-        """Run a producer without a final flush; unacknowledged rows stay in the table."""
         producer = Producer(self._bootstrap_servers, **self._options)
         await producer.start()
         try:
@@ -195,7 +194,6 @@ class Relay:
     # Rounds
 
     async def _round(self, connection: AsyncConnection, producer: Producer) -> bool:
-        """Publish the first rows; return whether there were any."""
         rows = (await connection.execute(self._first())).all()
         chains: dict[Any, list[Row[Any]]] = defaultdict(list)
         for row in rows:

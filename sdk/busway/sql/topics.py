@@ -24,7 +24,6 @@ class TopicState:
     end: int
 
     def is_other_than(self, topic_id: UUID | None) -> bool:
-        """Return whether both ids are present and differ."""
         return self.topic_id is not None and topic_id is not None and self.topic_id != topic_id
 
 

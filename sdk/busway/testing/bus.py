@@ -56,6 +56,8 @@ class Broker(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
+    """Addresses and broker of a test bus."""
+
     bootstrap_servers: str
     schema_registry: str
     broker: Broker

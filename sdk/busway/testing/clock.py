@@ -14,6 +14,8 @@ ClockName: TypeAlias = Literal["skip", "manual"]
 
 
 class Clock(Protocol):
+    """The clock of an app under test."""
+
     waited_s: list[float]
     """Waits between attempts, in order."""
 
@@ -85,7 +87,6 @@ class ManualTime:
 
     @property
     def due_s(self) -> tuple[float, ...]:
-        """Ends of the current waits between attempts, soonest first."""
         return tuple(sorted(self._due))
 
     async def sleep(self, seconds: float) -> None:

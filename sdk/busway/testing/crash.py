@@ -34,6 +34,8 @@ def crash_points(*only: str) -> tuple[str, ...]:
 
 
 class Probe(Extension):
+    """An extension for watching and killing an app under test."""
+
     def __init__(self, clock: "Clock", app: Application) -> None:
         self.came = asyncio.Event()
         """Set once partitions were assigned since the last start."""
@@ -53,7 +55,6 @@ class Probe(Extension):
         self.came.clear()
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Note the assignment; the other extensions have prepared these partitions already."""
         self.came.set()
         return {}
 

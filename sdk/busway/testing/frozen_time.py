@@ -99,7 +99,6 @@ class FrozenTime:
             WAITS_IN.reset(token)
 
     def left_s(self) -> float | None:
-        """Return the time until the app's next wait ends; None without waits."""
         self._forget_cancelled()
         return self._timers[0][0] - self.now_s if self._timers else None
 
@@ -174,7 +173,6 @@ class FrozenTime:
         return timer
 
     def _pass(self) -> None:
-        """Add the real time elapsed since the last call, within `passing`."""
         now_s = OS.monotonic_s()
         if self._passing:
             self.now_s += now_s - self._passed_at_s
@@ -195,7 +193,6 @@ class FrozenTime:
         self._moved_at_s = OS.monotonic_s()
 
     def _end_waits(self) -> bool:
-        """Run the due timers; return whether any was due."""
         ended = False
         self._forget_cancelled()
         while self._timers and self._timers[0][0] <= self.now_s:

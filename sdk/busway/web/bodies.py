@@ -18,7 +18,7 @@ from busway.errors import BuswayError
 
 T = TypeVar("T")
 MAX_BODY_BYTES: Final = 1024 * 1024
-"""Default limit of a record's size, too."""
+"""Default limit of a body; also that of a record's size."""
 _JSON: Final = "application/json"
 
 

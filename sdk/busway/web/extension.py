@@ -66,6 +66,7 @@ class Web(Extension):
         self.insecure = insecure
         self.metrics = metrics or Metrics()
         self.url: str | None = None
+        """Address while serving, else None."""
         self._asgi = asgi or application([])
         self._stack = AsyncExitStack()
 

@@ -72,11 +72,7 @@ class Binder:
     inside: tuple[Callable[..., Any], ...] = ()
 
     def bind(self, function: Callable[..., Any]) -> Bound:
-        """Bind a handler; a plain function runs in a thread, so it may block.
-
-        Raises:
-            BadDeclaration: a parameter cannot be bound; names file, line and parameter.
-        """
+        """Bind a handler; `BadDeclaration` with file, line and parameter if one cannot be bound."""
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise refusal(function, "has a yield, so a call would handle nothing; return instead")
         parts = self.parts(function)

@@ -125,7 +125,6 @@ class Dependency:
     gets: Mapping[str, "Get | Dependency"]
 
     async def value(self, call: Call, shared: Shared | None) -> Any:
-        """Return its value, made at most once per call or app."""
         if self.scope == "app":
             assert shared is not None
             return shared.values[self.fn]
@@ -135,7 +134,6 @@ class Dependency:
         return made
 
     async def make(self, call: Call, shared: Shared | None) -> Any:
-        """Call it; what it opens is closed with the call's stack."""
         arguments = await filled(self.gets, call, shared)
         run = _called(self.run)
         if inspect.isasyncgenfunction(run):
@@ -146,7 +144,6 @@ class Dependency:
         return await made if inspect.isawaitable(made) else made
 
     def parts(self) -> "Iterator[Dependency]":
-        """Yield its dependencies, then itself."""
         for get in self.gets.values():
             if isinstance(get, Dependency):
                 yield from get.parts()

@@ -1,6 +1,6 @@
 """Headers of records replayed from the dead letters.
 
-Here: the group and handler that a replayed record is for.
+Here: the group and handler of a replayed record.
 Not here: replaying (`replay`).
 """
 

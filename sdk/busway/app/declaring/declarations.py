@@ -315,8 +315,7 @@ class Declarations(Sending):
             key: takes the result, returns the key; without it, the key of the handled record (of a batch: none).
 
         Raises:
-            BadDeclaration: it does not stand above subscribe; at start, that the topic does not take such values or
-                keys.
+            BadDeclaration: it is not above subscribe; at start, that the topic does not take such values or keys.
         """
 
         if not isinstance(topic, str | Topic):
@@ -368,7 +367,7 @@ class Declarations(Sending):
 
 
 def _not_an_option(route: Any) -> str | None:
-    """Refuse an option of a wrong type, which would fail with the first record or do nothing."""
+    """Refuse an option of a wrong type, which would fail late or do nothing."""
     if not isinstance(route.retry, Retry):
         return f"retry is a Retry(attempts=…), not {route.retry!r:.80}"
     if route.where is not None and (not callable(route.where) or is_coroutine_function(route.where)):

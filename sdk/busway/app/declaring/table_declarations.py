@@ -19,6 +19,8 @@ V = TypeVar("V")
 
 
 class TableDeclarations(Declarations):
+    """Topics, handlers and tables of an app."""
+
     @overload
     def table(
         self,

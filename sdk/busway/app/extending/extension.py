@@ -22,7 +22,7 @@ CRASH_POINTS: Final = ("before-handler", "after-handler", "after-send", "before-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handling:
-    """An ended call of a handler, or a dead-lettered record that was unreadable.
+    """An ended call of a handler, or a dead-lettered unreadable record.
 
     Attributes:
         topic, partition, offset: of the record; of the first one of a batch.
@@ -55,7 +55,7 @@ class Extension:
         """Called when handlers have ended and offsets are committed; also when the start failed after `starting`."""
 
     async def settle(self) -> bool:
-        """Wait for work caused by handlers; return whether there was any. For `TestBus.settle`."""
+        """Wait for work caused by handlers, for `TestBus.settle`; return whether there was any."""
         return False
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:

@@ -48,7 +48,6 @@ class Hooks:
         ]
 
     async def start(self, app: RunningService, stack: AsyncExitStack) -> None:
-        """Start them in order; the stack stops them in reverse, also one whose start failed."""
         for extension in self._extensions:
             stack.push_async_callback(self._stop, extension, app)
             try:
@@ -88,7 +87,6 @@ class Hooks:
             raise problems[0]
 
     def around(self, route: Route, call: Call) -> Call:
-        """Wrap the call of a route; the first extension is outermost."""
         for extension, wrap in reversed(self._around):
             try:
                 call = wrap(route, call)

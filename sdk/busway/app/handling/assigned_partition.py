@@ -29,6 +29,8 @@ Finished ones are committed as metadata. `offset_set` has room for some 800 gaps
 
 
 class AssignedPartition(PartitionOffsets):
+    """An assigned partition with its lanes and offsets."""
+
     __slots__ = ("lanes",)
 
     def __init__(self, partition: TopicPartition, lanes: Sequence[Lane], done: CompletedOffsets) -> None:

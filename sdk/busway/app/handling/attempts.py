@@ -57,7 +57,7 @@ class Cancelled(Exception):
 
 
 class Exited(Exception):
-    """A handler raised no `Exception`, such as SystemExit: one record must not end the process or stop its partition."""
+    """A handler raised no `Exception`, such as SystemExit: one record must not end the process."""
 
 
 @dataclass(slots=True)
@@ -307,7 +307,6 @@ class Attempts:
     # Extensions
 
     def clock(self) -> float:
-        """Return monotonic seconds; 0 if no extension measures calls."""
         return self._context.machine.monotonic_s() if self._context.hooks.watched else 0.0
 
     async def reached(self, point: str, item: InFlightRecord) -> None:
@@ -316,7 +315,6 @@ class Attempts:
             await self._context.hooks.reached(point, TopicPartition(record.topic, record.partition), record.offset)
 
     async def acknowledged(self, item: InFlightRecord, sent: Sent) -> None:
-        """Wait for sends to be acknowledged, only if an extension watches that step."""
         if self._context.hooks.stepped and self._transactor is None:
             if sent:
                 await asyncio.wait(sent)

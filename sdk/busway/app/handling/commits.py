@@ -20,6 +20,8 @@ logger = logging.getLogger("busway.app")
 
 
 class Commits:
+    """Commits of partitions' offsets, every `interval_s` seconds."""
+
     def __init__(
         self,
         assigned: Callable[[], Sequence[PartitionOffsets]],

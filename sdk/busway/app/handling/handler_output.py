@@ -20,16 +20,14 @@ from busway.types import ProducerRecord, TopicPartition
 CALL_BYTES_MAX: Final = 32 * 1024 * 1024
 """Bytes of keys and values that one call may send: all stay in memory until it returns."""
 RECORD_BYTES: Final = 64
-"""Assumed overhead of a record in bytes, beside its key and value."""
+"""Assumed overhead of a record, beside its key and value."""
 
 
 class SentTooLate(BuswayError):
-    """A task that outlived its handler sent something; the handler's transaction does not wait for it."""
+    """A task that outlived its handler sent something; the transaction does not wait for it."""
 
 
 class Change(Protocol):
-    """A call's change in memory, such as in a table."""
-
     def finish(self, output: "HandlerOutput") -> None:
         """Queue its records, after the call returned."""
 
@@ -123,7 +121,6 @@ class OutsideOutput(HandlerOutput):
         self._add = add
 
     def commit(self) -> None:
-        """Queue it for one of the next transactions; `on_settled` reports the outcome."""
         self._add(self)
 
 

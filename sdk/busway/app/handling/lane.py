@@ -55,6 +55,8 @@ class LaneContext:
 
 
 class Lane:
+    """One handler's records of one partition."""
+
     def __init__(
         self, context: LaneContext, partition: TopicPartition, handler: Handler, *, buries_unreadable: bool
     ) -> None:
@@ -147,7 +149,6 @@ class Lane:
     # Waiting
 
     def _park(self, key: Hashable, item: InFlightRecord, attempt: int, wait_s: float) -> None:
-        """Retry the record later; its key waits, others continue."""
         if self.closing:
             raise GivenUp
         self._tried[item] = attempt
@@ -211,7 +212,7 @@ class Lane:
         return task in self._hands
 
     def close(self) -> "set[asyncio.Task[Any]]":
-        """Stop starting records and drop retries, with which the next owner begins; return running tasks."""
+        """Stop starting records and drop retries; return running tasks."""
         self.closing = True
         for task in self._resting:
             task.cancel()

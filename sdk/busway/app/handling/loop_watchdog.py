@@ -79,7 +79,6 @@ class LoopWatch:
             )
 
     def _look(self, frame: FrameType | None) -> tuple[str | None, str]:
-        """Return the handler on the stack (None if another task runs) and the current line."""
         if frame is None:
             return None, "an unknown line"
         where = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"

@@ -91,7 +91,6 @@ class Schedule(Generic[T]):
             self._behind.setdefault(key, deque())
 
     def due(self, key: Hashable, item: T) -> None:
-        """Requeue a parked record, before queued ones."""
         self._parked -= 1
         self._due.append((key, item))
 

@@ -126,7 +126,6 @@ class Transactor:
         await self.producer.start()
 
     async def stop(self, timeout_s: float) -> None:
-        """Disconnect; an open transaction is aborted."""
         self._drop_all()
         await self.producer.stop(timeout_s)
 
@@ -148,7 +147,6 @@ class Transactor:
             self._batch_due.set()
 
     async def room(self) -> None:
-        """Wait while too much is queued; return at once if the app stops."""
         while not self._stopped and (self._waiting >= WAITING_MAX or self._waiting_bytes >= WAITING_BYTES_MAX):
             self._progress.clear()
             await self._progress.wait()
@@ -209,11 +207,9 @@ class Transactor:
     # Transactions
 
     async def run(self) -> None:
-        """Commit output until cancelled.
+        """Commit output until cancelled; `TransactionFailed` if no producer may.
 
-        Raises:
-            TransactionFailed: no producer may commit it.
-            HandlerFailed: a record is refused even as a dead letter.
+        `HandlerFailed` if a record is refused even as a dead letter.
         """
         try:
             await self._run()

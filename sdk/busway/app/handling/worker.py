@@ -42,6 +42,8 @@ _POLL_MS: Final = 500
 
 
 class Worker(RebalanceListener):
+    """One group member that reads for all handlers of an app."""
+
     def __init__(self, context: WorkerContext) -> None:
         self._context = context
         self._group = context.group.encode()
@@ -318,10 +320,9 @@ class Worker(RebalanceListener):
         await self._context.hooks.committed(moved)
 
     async def release_partitions(self) -> dict[TopicPartition, int]:
-        """Stop handling all exactly_once partitions; return the first offset of each.
+        """Stop handling all exactly_once partitions; pause the consumer until they restart.
 
-        The consumer is paused until they restart, so it continues at its position if none of their records was
-        delivered.
+        So it continues at its position if none of their records was delivered.
         """
         gone = self._take([partition for partition, assigned in self._assigned.items() if assigned.exactly_once])
         self.consumer.pause(*self.consumer.assignment().intersection(assigned.partition for assigned in gone))
@@ -343,7 +344,6 @@ class Worker(RebalanceListener):
         await self._close(revoked)
 
     async def on_partitions_lost(self, lost: Any) -> None:
-        """Stop handling partitions that others already own."""
         self._stay_without(lost)
         gone = self._take(lost)
         if self.transactor is not None:

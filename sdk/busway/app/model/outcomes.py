@@ -15,9 +15,9 @@ class Outcomes:
     """Outcomes of transactions since the app started.
 
     Attributes:
-        renewed: how often a producer failed for good and was replaced.
+        renewed: replacements of a producer that failed for good.
         problem: the last failure, if no transaction has committed since.
-        failing_s: time of the first failure since the last commit, in monotonic seconds.
+        failing_s: monotonic seconds of the first failure since the last commit.
     """
 
     committed: int = 0

@@ -261,7 +261,7 @@ class TransactionalInbox(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """Target of a handler's result; `key` takes the result, None is the key of the handled record."""
+    """Target of a handler's result; `key` takes the result, None is the handled record's key."""
 
     topic: "Topic[Any, Any] | str"
     key: Callable[[Any], Any] | None

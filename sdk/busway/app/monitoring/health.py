@@ -94,7 +94,7 @@ class Health(Extension):
     # Looking
 
     async def look(self) -> None:
-        """Query the brokers for ends and unknown offsets; a failure is kept in `unreachable`."""
+        """Query the brokers for ends and unknown offsets; keep a failure in `unreachable`."""
         async with self._looking:
             now_s = self.now_s()
             app = self._app
@@ -143,7 +143,7 @@ class Health(Extension):
         return None if worker is None else worker.outcomes
 
     async def ready(self) -> Readiness:
-        """Judge whether the app has its partitions and makes progress with each of them."""
+        """Judge whether the app has partitions and makes progress with each."""
         app = self._app
         if app is None:
             return Readiness(ready=False, reasons=("the app is not running",))

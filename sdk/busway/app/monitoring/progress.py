@@ -12,10 +12,7 @@ from busway.types import TopicPartition
 
 @dataclass(slots=True)
 class _Watched:
-    """State of one partition.
-
-    `moved_s` is when a record was last finished, `behind_s` since when it has had lag without progress.
-    """
+    """State of one partition; `behind_s`: since when it has had lag without progress."""
 
     moved_s: float
     committed: int | None = None
@@ -66,7 +63,6 @@ class Progress:
             watched.moved_s, watched.behind_s = now_s, None
 
     def committed(self, offsets: Mapping[TopicPartition, int], now_s: float) -> None:
-        """Note the group's offsets, as committed or as the brokers report them."""
         for partition, offset in offsets.items():
             if (watched := self._watched.get(partition)) is not None and watched.committed != offset:
                 if watched.committed is not None:
@@ -75,7 +71,7 @@ class Progress:
                 watched.committed = offset
 
     def ends(self, offsets: Mapping[TopicPartition, int], now_s: float) -> None:
-        """Note the end offsets; a partition counts as stuck from the first look that shows lag."""
+        """Note end offsets; a partition is stuck from the first look that shows lag."""
         for partition, offset in offsets.items():
             if (watched := self._watched.get(partition)) is None:
                 continue

@@ -97,7 +97,7 @@ def _worker(app: RunningService, handler: Handler, attempts: AttemptContext, con
 
 
 async def _begin_at(app: RunningService, groups: Sequence[str], reset: str) -> None:
-    """Set where new share groups begin, a group config of the brokers; their default is the end."""
+    """Set where new share groups begin, a group config; the brokers' default is the end."""
     if reset == "none":
         return
     async with Admin(app.bootstrap_servers, client_id=app.name) as admin:

@@ -65,6 +65,8 @@ class QueueContext:
 
 
 class QueueWorker:
+    """Worker of one queue."""
+
     def __init__(self, context: QueueContext) -> None:
         route = context.handler.route
         self.consumer = context.consumer

@@ -20,9 +20,7 @@ from busway.types import ProducerRecord
 class Change:
     """Changes of a table by one exactly_once call.
 
-    Attributes:
-        copy: state of the rows beside the topic.
-        outgoing: returns the records of rows that are not queued yet.
+    `copy` is the state of the rows beside the topic; `outgoing` returns records of rows not yet queued.
     """
 
     rows: HeldRows[Any, Any]

@@ -50,7 +50,6 @@ class Copy:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the rows match the topic up to `known`."""
         return self.known is not None and not self.open
 
     def written(self, offset: int) -> None:
@@ -167,7 +166,7 @@ class Copies:
         )
 
     def _starts(self, partitions: Set[int], contents: Snapshot) -> Mapping[int, int]:
-        """Return offsets to resume revoked partitions from; the others are read from the beginning."""
+        """Return offsets to resume revoked partitions from; others are read from the beginning."""
         now_s = REAL_TIME.now_s()
         starts = {}
         for partition in partitions & self._copies.keys():

@@ -148,7 +148,6 @@ class Rows(Mapping[K, V]):
         self._changes.put((key, value))
 
     def _set_among(self, key: K, value: V | None, origin: RowOrigin, shown: RowOrigin) -> None:
-        """Do `_set_row` if another partition has a row of this key."""
         behind = self._behind.pop(key, {})
         rows = {**behind, shown.partition: (self._rows[key], shown)}
         if value is None:
@@ -229,7 +228,6 @@ class Attempt(Generic[K, V]):
         self.written.clear()
 
     def undo(self, rows: Rows[K, V]) -> None:
-        """Restore the rows, except those that others have changed meanwhile."""
         for key, (before, was) in self.before.items():
             value, origin = self.put[key]
             now, here = rows._row_in(self.partition, key)

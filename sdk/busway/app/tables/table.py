@@ -59,7 +59,7 @@ COMPACT: Final = {"cleanup.policy": "compact"}
 class Table(HeldRows[K, V], Extension):
     """Rows by key of the partitions assigned to this instance; made by `App.table`.
 
-    Values are replaced, never changed in place: after a failure the old value is put back. Handlers that change rows of
+    Values are replaced, never changed in place: after a failure the old value is restored. Handlers that change rows of
     other keys than their record's need `ordering="partition"` or batches; locks: see the module.
 
     Raises:
@@ -232,7 +232,6 @@ class Table(HeldRows[K, V], Extension):
                 raise
 
     def _origin_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> RowOrigin | None:
-        """Return the origin of a row that a handler may change; None for a new one."""
         if attempt.topic not in self._sources:
             raise NotHere(
                 f"table {self.topic.name} goes with {names(self._sources)}; a handler of {attempt.topic} cannot change it"

@@ -144,7 +144,6 @@ class _History:
             await instance.stop()
 
     async def _until(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Wait for `work`, or raise the failure of the history."""
         task = asyncio.ensure_future(work)
         broken = self._broken
         assert broken is not None
@@ -155,7 +154,6 @@ class _History:
         task.result()
 
     def fails(self, problem: Exception) -> None:
-        """Fail the history; the first failure counts."""
         if self._broken is not None and not self._broken.done():
             self._broken.set_exception(problem)
 
