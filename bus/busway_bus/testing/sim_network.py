@@ -1,7 +1,6 @@
 """The network of a simulated world.
 
-Here: hosts' addresses, listeners, opening connections, and faults between two hosts: delays, silence in one direction,
-resets.
+Here: addresses, listeners, opening connections, faults between two hosts: delays, silence in one direction, resets.
 Not here: one connection (`sim_transport`), the order of events (`sim_loop`).
 """
 
@@ -224,7 +223,7 @@ class Network:
             end.arrivals_pass()  # its peer may be closed, and no longer in the list
 
     def process_ended(self, process: Process, *, silent: bool) -> None:
-        """Close an ended process's sockets; after a power cut without notice."""
+        """Close an ended process's sockets, after a power cut without notice."""
         for server in [server for server in self._listening.values() if server.process is process]:
             server.close()
         for end in [end for end in self._ends if end.process is process]:

@@ -1,11 +1,10 @@
 """One end of a simulated connection.
 
-Here: an asyncio transport over bytes in memory, like TCP: flow control in both directions, bytes split anywhere,
-half-closed ends, resets.
+Here: an asyncio transport like TCP: flow control in both directions, bytes split anywhere, half-closed ends, resets.
 Not here: listeners and faults (`sim_network`).
 
-Two layers are separate, as in an operating system. Bytes that a process has handed over are in flight, whatever happens
-to it; others are lost with it. Arrived bytes wait for a frozen process.
+As in an operating system, bytes that a process has handed over are in flight whatever happens to it, and arrived bytes
+wait for a frozen process.
 """
 
 import asyncio

@@ -1,23 +1,16 @@
 """A simulated world: nodes and clients, deterministic loop, network and disks.
 
-Here: making hosts, nodes and processes, running a workload, and faults by a test: crash, power cut, freeze, cut
-connections.
-Not here: the choice of faults and the checks (workloads, and checks of histories).
+Here: making nodes and processes, running a workload, faults: crash, power cut, freeze, cut connections.
+Not here: the choice of faults and the checks.
 
-    def test_an_acknowledged_record_outlives_a_power_cut() -> None:
-        async def workload(world: World) -> None:
-            node = world.node("n1")
-            await node.start()
-            client = world.process("client")
+    def test_an_acknowledged_record_outlives_a_power_cut() -> None: async def workload(world: World) -> None:
+            node = world.node("n1") await node.start() client = world.process("client")
 
-            async def send() -> None:
-                async with busway.Producer(node.bootstrap_servers) as producer:
+            async def send() -> None: async with busway.Producer(node.bootstrap_servers) as producer:
                     await producer.send_and_wait("t", b"precious")
 
-            await client.run(send)
-            node.power_cut()
-            await node.start()
-            assert await client.run(all_records, node.bootstrap_servers) == [b"precious"]
+            await client.run(send) node.power_cut() await node.start() assert await client.run(all_records,
+            node.bootstrap_servers) == [b"precious"]
 
         World(seed=7).run(workload)
 
@@ -58,7 +51,7 @@ _PROPERTIES: Final = {
     "transaction.state.log.num.partitions": "2",
 }
 _COLLECTED_EVERY: Final = 20
-"""Worlds between two garbage collections. A running world has none: it would take a fifth of the time."""
+"""Worlds between two garbage collections; a running world has none, for speed."""
 _LOG_LINES_MAX: Final = 10_000
 
 
@@ -85,19 +78,13 @@ class _Log(logging.Handler):
 
 
 class SimProcess:
-    """A process for clients, services, or other asyncio code.
-
-    Attributes:
-        process: its machine and state.
-    """
-
     def __init__(self, world: "World", process: Process) -> None:
         self._world = world
         self.process = process
 
     @property
     def name(self) -> str:
-        """The host's name, from the second process on with a number."""
+        """The host's name, numbered from the second process on."""
         return self.process.name
 
     @property
@@ -140,7 +127,7 @@ class SimProcess:
         return await self.start(work, *args, **kwargs)
 
     def crash(self) -> None:
-        """Kill it, as SIGKILL does. Its sockets close, its writes stay in the page cache."""
+        """Kill it, as SIGKILL does; its writes stay in the page cache."""
         self._world.crash(self.process)
 
     def freeze(self) -> None:
@@ -165,12 +152,12 @@ class SimProcess:
 
 
 class SimNode:
-    """A simulated broker: its host, its disk, and its current process.
+    """A simulated broker.
 
     Attributes:
         disk: survives crashes; set its faults there.
         node: None unless running.
-        exited: done when its process ends by itself, as after a disk failure; new after each `start`.
+        exited: done when its process ends by itself; new after each `start`.
     """
 
     def __init__(self, world: "World", name: str, properties: Mapping[str, str]) -> None:
@@ -201,7 +188,7 @@ class SimNode:
     async def start(self) -> None:
         """Start it in a new process, on the current disk.
 
-        Raises a node's errors, and Crashed if it was crashed during the start.
+        Raises a node's errors, and Crashed.
         """
         assert not self.running, f"{self.name} runs"
         self.disk.power_on()
@@ -358,8 +345,7 @@ class World:
     def run(self, workload: Callable[["World"], Awaitable[R]]) -> R:
         """Run a workload to its end. A world runs once.
 
-        Raises the workload's errors; Stuck without further events or beyond a limit; SimulationErrors if the code under test
-        failed.
+        Raises the workload's errors; Stuck without further events or beyond a limit; SimulationErrors.
         """
         World._worlds += 1
         if World._last is not None:
@@ -393,6 +379,6 @@ class World:
 
 @atexit.register
 def _close_last_tasks() -> None:
-    """Close its tasks. At exit Python would report each `finally` block without a loop."""
+    """Close its tasks: at exit their `finally` blocks would have no loop."""
     if World._last is not None:
         World._last.bury()
