@@ -21,7 +21,7 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
 _FLOAT: Final = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,9})?")
 """Numbers as Java reads them.
 
-Python also takes underscores, digits of other scripts, and nan, which no bound refuses.
+Python also takes underscores, other scripts' digits, and nan, which no bound refuses.
 """
 
 

@@ -47,7 +47,7 @@ class PartitionLog:
 
     Appends raise OSError if the disk fails; after a KafkaError nothing was written.
 
-
+    Attributes:
         flushed_offset: end of what is on disk.
         was_cut: at opening.
         kept: see `SideFiles`.

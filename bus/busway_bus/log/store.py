@@ -369,7 +369,7 @@ class LogStore:
         return Checkpoint(offsets=offsets, deletions=self._deletions)
 
     def write(self, checkpoint: Checkpoint) -> bool:
-        """Write a checkpoint;
+        """Write a checkpoint; False if a deletion or truncation has invalidated it.
 
         False if a deletion or truncation has invalidated it.
         """

@@ -1,5 +1,6 @@
 """Wait of a fetch for records in any partition, or its timeout.
 
+Here: the wait.
 Not here: the condition (`handlers.fetch`), checked when a partition's high watermark moves. The callback runs in a
 later round: `look_at` is called in the middle of other work.
 """

@@ -16,9 +16,9 @@ UNKNOWN_OFFSET: Final = -1
 class FollowerState:
     """One follower.
 
-
-    caught_up_ms: when it last had all of the leader's log.
-    fetched_ms: time of its last fetch; `leader_end_offset` is the leader's log end then.
+    Attributes:
+        caught_up_ms: when it last had all of the leader's log.
+        fetched_ms: time of its last fetch; `leader_end_offset` is the leader's log end then.
     """
 
     log_end_offset: int = UNKNOWN_OFFSET

@@ -33,7 +33,7 @@ logger = logging.getLogger("busway.replication")
 
 Key = tuple[str, int]
 OPENERS: Final = 4
-"""Concurrent threads opening logs."""
+"""Concurrent threads opening logs: one computes while another waits for the disk."""
 RECONFIGURED_AT_ONCE: Final = 50
 """Topics reconfigured in one round of the event loop."""
 BATCH: Final = 32

@@ -91,7 +91,6 @@ class PartitionState:
         min_isr: fewer in-sync replicas commit nothing (min.insync.replicas, KIP-966).
         role, leader_epoch, partition_epoch, replicas, isr: from the partition's newest record.
         leader_epoch_start: log end offset at the start of this leader epoch.
-
         flushed_offset: end of what is on this node's disk.
         high_watermark: end of what all in-sync replicas have.
         first_open_offset: first offset of the oldest transaction without a marker.
@@ -181,6 +180,7 @@ class PartitionState:
         return self._local_end_moved()
 
     def transactions_restored(self, first_open_offset: int | None) -> None:
+        """A log was opened or truncated."""
         self.first_open_offset = first_open_offset
         self._find_unstable()
 

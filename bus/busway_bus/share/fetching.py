@@ -37,8 +37,8 @@ class Bounds:
 class ShareFetchResult:
     """A member's result from one partition.
 
-
-    share: None without records.
+    Attributes:
+        share: None without records.
     """
 
     error: KafkaError | None = None

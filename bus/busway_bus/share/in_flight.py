@@ -84,7 +84,6 @@ class Run:
 
     Attributes:
         member_id, deadline_ms: the owner and its lock's end; kept during a write.
-
         cause: why the records were given up, if known.
     """
 
@@ -260,6 +259,7 @@ class InFlight:
         return [run for batch in concerned for run in batch.runs]
 
     def put(self, batches: list[InFlightBatch]) -> None:
+        """Insert adjacent batches where there are none."""
         if batches:
             at = bisect_right(self._batches, batches[0].first, key=_first)
             self._batches[at:at] = batches

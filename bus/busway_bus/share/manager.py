@@ -72,6 +72,7 @@ class SharePartitions:
         return ShareLimits.of(group_id, self.setting)
 
     def current(self, share: SharePartition) -> bool:
+        """Whether its partition is the one served by this name."""
         partition = share.partition
         return self.replicas.local.get((partition.topic, partition.index)) is partition
 

@@ -376,5 +376,6 @@ def translated(problem: KafkaError) -> KafkaError:
 
 
 def _seen(done: "asyncio.Future[None]") -> None:
+    """Retrieve a failure, as its caller may have been cancelled."""
     if not done.cancelled():
         done.exception()

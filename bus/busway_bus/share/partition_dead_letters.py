@@ -36,7 +36,7 @@ class LetterWriter(Protocol):
 class PartitionDeadLetters:
     """The writer task of one share partition.
 
-
+    Args:
         buried: called with letters that are on disk.
 
     Attributes:

@@ -15,7 +15,7 @@ from busway_bus.testing.sim_disk import Change, Content, Directory, Node, Pick, 
 
 
 class PowerCut(BaseException):
-    """The power is cut, or the process killed, at this step."""
+    """The power is cut, or the process killed, at this step. Code under test must not catch it."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -47,7 +47,6 @@ class Process:
 
     Attributes:
         machine: its clocks, ids and randomness.
-
         dead: they never run again.
         stopped: reasons why they do not run now; 0 if they do.
         frozen: a disk wait also stops it.

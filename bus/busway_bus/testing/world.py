@@ -3,14 +3,20 @@
 Here: making nodes and processes, running a workload, faults: crash, power cut, freeze, cut connections.
 Not here: the choice of faults and the checks.
 
-    def test_an_acknowledged_record_outlives_a_power_cut() -> None: async def workload(world: World) -> None:
-            node = world.node("n1") await node.start() client = world.process("client")
+    def test_an_acknowledged_record_outlives_a_power_cut() -> None:
+        async def workload(world: World) -> None:
+            node = world.node("n1")
+            await node.start()
+            client = world.process("client")
 
-            async def send() -> None: async with busway.Producer(node.bootstrap_servers) as producer:
+            async def send() -> None:
+                async with busway.Producer(node.bootstrap_servers) as producer:
                     await producer.send_and_wait("t", b"precious")
 
-            await client.run(send) node.power_cut() await node.start() assert await client.run(all_records,
-            node.bootstrap_servers) == [b"precious"]
+            await client.run(send)
+            node.power_cut()
+            await node.start()
+            assert await client.run(all_records, node.bootstrap_servers) == [b"precious"]
 
         World(seed=7).run(workload)
 
@@ -78,6 +84,12 @@ class _Log(logging.Handler):
 
 
 class SimProcess:
+    """A process for clients, services, or other asyncio code.
+
+    Attributes:
+        process: its machine and state.
+    """
+
     def __init__(self, world: "World", process: Process) -> None:
         self._world = world
         self.process = process

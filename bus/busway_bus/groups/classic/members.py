@@ -71,6 +71,7 @@ class Roster:
             self._static[member.instance_id] = member.member_id
 
     def remove(self, member_id: str) -> Member:
+        """Remove a member without a pending request."""
         member = self.members.pop(member_id)
         assert not member.parked, member_id
         self._count_protocols(member, -1)

@@ -1,5 +1,6 @@
 """A member of a consumer group (KIP-848).
 
+Here: its state and records.
 Not here: its next step (`reconcile`).
 """
 
