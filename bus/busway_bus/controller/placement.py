@@ -1,6 +1,6 @@
 """Placement of replicas on brokers.
 
-Here: the choice for new partitions, the check of a caller's choice.
+Here: the choice for new partitions, checks of a caller's.
 Not here: moving existing ones (`reassign`). Texts are those of Kafka's `ReplicationControlManager` and
 `StripedReplicaPlacer`.
 """

@@ -68,8 +68,8 @@ _RANGES: Final[Mapping[ConfigType, tuple[int, int]]] = {
 class ConfigKey:
     """One configuration key.
 
-    `one_of` lists the allowed words (for LIST: of each element). `refuse` returns further errors. `synonyms` are the
-    broker keys of a topic key's default, strongest first. A key without a default is shown only where set.
+    `one_of` lists the allowed words (for LIST: of each element). `refuse` returns further errors. `synonyms` are broker
+    keys of a topic key's default, strongest first. A key without a default is shown only if set.
     """
 
     name: str

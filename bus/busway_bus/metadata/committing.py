@@ -1,7 +1,7 @@
 """The interface between the metadata's decisions and the commit of their records.
 
 Here: both sides.
-Not here: the writers (`quorum.single_voter_writer`, `quorum.driver`), the meaning of the records (`quorum.metadata_log`).
+Not here: the writers (`quorum.single_voter_writer`, `quorum.driver`), the records (`quorum.metadata_log`).
 """
 
 from typing import Protocol
@@ -11,7 +11,7 @@ from busway_protocol.types import Buffer
 
 
 class Owner(Protocol):
-    """The owner of the records. Methods are called within the writer's steps: they must propose nothing."""
+    """The owner of the records. Methods run within the writer's steps: they must propose nothing."""
 
     def leads(self, first_offset: int, end_offset: int, epoch: int) -> None:
         """Handle the start of leadership at `first_offset`.
@@ -20,10 +20,10 @@ class Owner(Protocol):
         """
 
     def lost(self) -> None:
-        """Handle the end of leadership: the outcome of uncommitted proposals is unknown."""
+        """Handle the end of leadership; uncommitted proposals are undecided."""
 
     def withdrawn(self, offset: int, problem: KafkaError) -> None:
-        """Handle proposals from `offset` on that will never be written."""
+        """Handle proposals from `offset` on that were dropped."""
 
     def committed(self, offset: int) -> None:
         """Handle a commit of all records below `offset`, which never falls."""
@@ -46,7 +46,7 @@ class Writer(Protocol):
 
     @property
     def keeps_all(self) -> bool:
-        """Whether the log must keep its beginning, although snapshots cover it."""
+        """Whether to keep the log's beginning below snapshots."""
 
     def snapshotted(self, start_offset: int) -> None:
         """Handle a new or deleted snapshot, and the log's start offset."""

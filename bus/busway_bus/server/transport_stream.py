@@ -2,7 +2,7 @@
 
 Here: the asyncio protocol.
 Not here: the queue and the turns (`stream`). Files are read a slice at a time, when the transport has nothing left to
-send: its buffer has no limit.
+send: it would buffer everything.
 """
 
 import asyncio
