@@ -196,7 +196,7 @@ class Roster:
         return self._usage.fits({host: more_bytes})
 
     def has_room_for(self, assignments: Sequence[tuple[str, bytes]], host: str) -> bool:
-        """Check that each member may hold its assignment; an unknown one is charged to the sender's host."""
+        """Check that each member may hold its assignment. An unknown one is charged to the sender's host."""
         more: Counter[str] = Counter()
         for member_id, assignment in assignments:
             member = self.members.get(member_id)
