@@ -35,7 +35,8 @@ class FlushPoint(NamedTuple):
     def sync(self) -> None:
         """Wait for the disk, in any thread. Errors of a log closed meanwhile are ignored.
 
-        The snapshot is last: it proves that everything before it is on disk (see `recovery`). An OSError is final.
+        The snapshot is last: it proves that everything before it is on disk, epochs and indexes included (see
+        `recovery`). An OSError is final.
         """
         try:
             if self.epochs is not None:

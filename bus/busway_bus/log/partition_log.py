@@ -49,7 +49,7 @@ class PartitionLog:
 
     Attributes:
         flushed_offset: end of what is on disk.
-        was_cut: at opening.
+        was_cut: a damaged or torn end was cut off at opening.
         kept: see `SideFiles`.
     """
 
