@@ -139,7 +139,7 @@ INERT: Final[Mapping[str, _Rows]] = {
         ("log.cleaner.io.max.bytes.per.second", _D, 1.7976931348623157e308),
     ),
 }
-"""Reason why ignoring it breaks no documented promise → (name, type, default)."""
+"""Reason to ignore it → (name, type, default)."""
 
 
 def _rebalance_protocols(value: list[str]) -> str | None:

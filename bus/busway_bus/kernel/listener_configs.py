@@ -147,7 +147,7 @@ def _names(endpoints: Iterable[Endpoint]) -> list[str]:
 
 
 def _protocols(values: Mapping[str, ConfigValue], names: tuple[str, ...]) -> dict[str, str]:
-    """Return the security protocol by listener; a controller's is PLAINTEXT if no map is set, as in Kafka."""
+    """Return security protocols; a controller's is PLAINTEXT without a map, as in Kafka."""
     protocols = {} if _PROTOCOLS in values else dict.fromkeys(names, "PLAINTEXT")
     for pair in str(values.get(_PROTOCOLS) or "").split(","):
         listener, colon, protocol = pair.strip().partition(":")

@@ -17,12 +17,12 @@ from busway_bus.kernel.share_state import StateBatch
 class RecordState(IntEnum):
     """The state of a record; the numbers are Kafka's.
 
-    AVAILABLE. Exits: acquired; archived where the log has lost it. ACQUIRED: locked by a member until its deadline.
-    Exits: acknowledged, archived (rejected, a gap, aborted, delivery limit reached),
-        archiving (rejected or delivery limit reached, in a group with dead letters), available (released, or lock
-        expired).
-    ACKNOWLEDGED: processed; terminal. ARCHIVING: given up, dead letter not confirmed yet (KIP-1191). Exits: archived
-    once the letter is on disk. ARCHIVED: given up; terminal.
+    AVAILABLE: may be acquired. Exits: acquired; archived where the log has lost it.
+    ACQUIRED: locked by a member until its deadline. Exits: acknowledged, archived (rejected, a gap, aborted, delivery limit reached),
+        archiving (rejected or delivery limit reached, in a group with dead letters), available (released, or lock expired).
+    ACKNOWLEDGED: processed; terminal.
+    ARCHIVING: given up, dead letter not confirmed yet (KIP-1191). Exits: archived once the letter is on disk.
+    ARCHIVED: given up; terminal.
     """
 
     AVAILABLE = 0

@@ -71,7 +71,7 @@ class PartitionDeadLetters:
     def stop(self) -> None:
         """Start no more writes.
 
-        A running one completes.
+        A running one completes; the next leader repeats its letters.
         """
         self._stopped.set()
 

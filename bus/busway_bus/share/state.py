@@ -313,7 +313,7 @@ class SharePartitionState:
         return True
 
     def absent(self, first: int, last: int) -> None:
-        """Archive available records missing in the log."""
+        """Archive available records missing in the log, bounds included."""
         if first > last:
             return
         for run in self.in_flight.within(first, last):

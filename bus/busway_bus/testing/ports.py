@@ -14,7 +14,7 @@ import weakref
 from typing import Final
 
 HOLDS: Final = sys.platform.startswith("linux")
-"""Whether a port can be held. Elsewhere it is free only when chosen."""
+"""Whether a port can be held, not only chosen."""
 
 
 class HeldPort:

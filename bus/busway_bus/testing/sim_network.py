@@ -235,7 +235,7 @@ class Network:
                 end.kernel_closed(reset=bool(self.chance.randrange(2)))
 
     def host_is_back(self, host: Host) -> None:
-        """Restore a host's power. It resets old connections that are in use or kept alive."""
+        """Restore a host's power. It resets old connections in use or kept alive."""
         for end in list(self._ends):
             if end.vanished and end.process.host is host:
                 end.reset_after_power_cut()

@@ -141,7 +141,7 @@ class SimTransport(asyncio.Transport):
         return self._protocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return both ends' names, or a substitute for the socket."""
+        """Return both ends' names, or the socket's substitute."""
         if name == "socket":
             return SimSocket(super().get_extra_info("sockname"), super().get_extra_info("peername"), self._options)
         return super().get_extra_info(name, default)
@@ -392,9 +392,9 @@ class SimTransport(asyncio.Transport):
             self._reset_peer()
 
     def keepalive_s(self) -> tuple[float, float] | None:
-        """Return the silence before the first keepalive probe and before the timeout.
+        """Return the silence in s before the first keepalive probe and the timeout.
 
-        In s; None without keepalive.
+        None without keepalive.
         """
         if not self._options.get((socket.SOL_SOCKET, socket.SO_KEEPALIVE)):
             return None

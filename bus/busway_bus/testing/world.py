@@ -345,7 +345,7 @@ class World:
     def crash(self, process: Process, why: str = "killed", *, silent: bool = False) -> None:
         """End a process at once; its code never runs again.
 
-        `silent`: its host lost power: peers get no notice.
+        `silent`: peers get no notice.
         """
         if not process.dead:
             self.loop.crash(process, why)
