@@ -1,6 +1,6 @@
 """API versions, features, and brokers of the cluster.
 
-Messages: ApiVersions, UpdateFeatures, DescribeCluster. Layouts and field names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -92,8 +92,6 @@ class UpdateFeaturesRequest:
 
 @struct
 class UpdatableFeatureResult:
-    """Result for one feature."""
-
     feature: Str
     error_code: Int16
     error_message: NullableStr
@@ -131,8 +129,6 @@ class DescribeClusterBroker:
 
 @message(api_key=60, direction="response", versions=(0, 2), flexible=0)
 class DescribeClusterResponse:
-    """Brokers, controller and cluster id."""
-
     throttle_time_ms: Int32 = 0
     error_code: Int16
     error_message: NullableStr = None

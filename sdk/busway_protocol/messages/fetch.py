@@ -1,6 +1,6 @@
 """Reading record batches.
 
-Messages: Fetch. Layouts and field names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -136,8 +136,6 @@ class PartitionData:
 
 @struct
 class FetchableTopicResponse:
-    """Batches of one topic."""
-
     topic: Annotated[TopicName, until(12), ignorable] = ""
     topic_id: Annotated[Uuid, since(13), ignorable] = ZERO_UUID
     partitions: list[PartitionData]
@@ -155,8 +153,6 @@ class NodeEndpoint:
 
 @message(api_key=1, direction="response", versions=(4, 18), flexible=12)
 class FetchResponse:
-    """Batches by topic and partition."""
-
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     error_code: Annotated[Int16, since(7), ignorable] = 0
     session_id: Annotated[Int32, since(7)] = 0

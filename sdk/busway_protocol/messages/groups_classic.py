@@ -1,7 +1,6 @@
 """Classic groups, with assignment by clients, and committed offsets.
 
-Messages: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups, DeleteGroups,
-OffsetCommit, OffsetFetch, OffsetDelete. Layouts and field names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -41,8 +40,6 @@ class FindCoordinatorRequest:
 
 @struct
 class Coordinator:
-    """Coordinator of one key, or an error."""
-
     key: Annotated[Str, since(4)] = ""
     node_id: Annotated[BrokerId, since(4)] = 0
     host: Annotated[Str, since(4)] = ""
@@ -53,8 +50,6 @@ class Coordinator:
 
 @message(api_key=10, direction="response", versions=(0, 6), flexible=3)
 class FindCoordinatorResponse:
-    """Coordinators by key."""
-
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     error_code: Annotated[Int16, until(3)] = 0
     error_message: Annotated[NullableStr, since(1), until(3), nullable_until(3), ignorable] = ""
@@ -74,8 +69,6 @@ class JoinGroupRequestProtocol:
 
 @message(api_key=11, direction="request", versions=(0, 9), flexible=6)
 class JoinGroupRequest:
-    """Request to become or stay a member."""
-
     group_id: GroupId
     session_timeout_ms: Int32
     rebalance_timeout_ms: Annotated[Int32, since(1), ignorable] = -1
@@ -133,8 +126,6 @@ class SyncGroupRequest:
 
 @message(api_key=14, direction="response", versions=(0, 5), flexible=4)
 class SyncGroupResponse:
-    """Assignment of this member."""
-
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     error_code: Int16
     protocol_type: Annotated[NullableStr, since(5), ignorable] = None
@@ -144,8 +135,6 @@ class SyncGroupResponse:
 
 @message(api_key=12, direction="request", versions=(0, 4), flexible=4)
 class HeartbeatRequest:
-    """Heartbeat of a member."""
-
     group_id: GroupId
     generation_id: Int32
     member_id: Str
@@ -180,8 +169,6 @@ class LeaveGroupRequest:
 
 @struct
 class MemberResponse:
-    """Result for one member."""
-
     member_id: Annotated[Str, since(3)] = ""
     group_instance_id: Annotated[NullableStr, since(3)] = ""
     error_code: Annotated[Int16, since(3)] = 0
@@ -189,8 +176,6 @@ class MemberResponse:
 
 @message(api_key=13, direction="response", versions=(0, 5), flexible=4)
 class LeaveGroupResponse:
-    """Results by member."""
-
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     error_code: Int16
     members: Annotated[list[MemberResponse], since(3)] = field(default_factory=list)
@@ -206,8 +191,6 @@ class DescribeGroupsRequest:
 
 @struct
 class DescribedGroupMember:
-    """A member with client, host, subscription and assignment."""
-
     member_id: Str
     group_instance_id: Annotated[NullableStr, since(4), ignorable] = None
     client_id: Str
@@ -218,8 +201,6 @@ class DescribedGroupMember:
 
 @struct
 class DescribedGroup:
-    """State, protocol and members of a group."""
-
     error_code: Int16
     error_message: Annotated[NullableStr, since(6)] = None
     group_id: GroupId
@@ -232,8 +213,6 @@ class DescribedGroup:
 
 @message(api_key=15, direction="response", versions=(0, 6), flexible=5)
 class DescribeGroupsResponse:
-    """The groups."""
-
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     groups: list[DescribedGroup]
 
@@ -248,8 +227,6 @@ class ListGroupsRequest:
 
 @struct
 class ListedGroup:
-    """Name, protocol, state and type of a group."""
-
     group_id: GroupId
     protocol_type: Str
     group_state: Annotated[Str, since(4), ignorable] = ""
@@ -258,8 +235,6 @@ class ListedGroup:
 
 @message(api_key=16, direction="response", versions=(0, 5), flexible=3)
 class ListGroupsResponse:
-    """The groups."""
-
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     error_code: Int16
     groups: list[ListedGroup]
@@ -274,16 +249,12 @@ class DeleteGroupsRequest:
 
 @struct
 class DeletableGroupResult:
-    """Result for one group."""
-
     group_id: GroupId
     error_code: Int16
 
 
 @message(api_key=42, direction="response", versions=(0, 2), flexible=2)
 class DeleteGroupsResponse:
-    """Results by group."""
-
     throttle_time_ms: Int32 = 0
     results: list[DeletableGroupResult]
 
@@ -309,8 +280,6 @@ class OffsetCommitRequestTopic:
 
 @message(api_key=8, direction="request", versions=(2, 10), flexible=8)
 class OffsetCommitRequest:
-    """Offsets to commit."""
-
     group_id: GroupId
     generation_id_or_member_epoch: Annotated[Int32, since(1), ignorable] = -1
     member_id: Annotated[Str, since(1), ignorable]
@@ -321,16 +290,12 @@ class OffsetCommitRequest:
 
 @struct
 class OffsetCommitResponsePartition:
-    """Result for one partition."""
-
     partition_index: Int32
     error_code: Int16
 
 
 @struct
 class OffsetCommitResponseTopic:
-    """Results of one topic."""
-
     name: Annotated[TopicName, until(9), ignorable] = ""
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
     partitions: list[OffsetCommitResponsePartition]
@@ -338,8 +303,6 @@ class OffsetCommitResponseTopic:
 
 @message(api_key=8, direction="response", versions=(2, 10), flexible=8)
 class OffsetCommitResponse:
-    """Results by partition."""
-
     throttle_time_ms: Annotated[Int32, since(3), ignorable] = 0
     topics: list[OffsetCommitResponseTopic]
 
@@ -424,8 +387,6 @@ class OffsetFetchResponseTopics:
 
 @struct
 class OffsetFetchResponseGroup:
-    """Committed offsets of one group."""
-
     group_id: Annotated[GroupId, since(8)] = ""
     topics: Annotated[list[OffsetFetchResponseTopics], since(8)] = field(default_factory=list)
     error_code: Annotated[Int16, since(8)] = 0
@@ -433,8 +394,6 @@ class OffsetFetchResponseGroup:
 
 @message(api_key=9, direction="response", versions=(1, 10), flexible=6)
 class OffsetFetchResponse:
-    """Committed offsets."""
-
     throttle_time_ms: Annotated[Int32, since(3), ignorable] = 0
     topics: Annotated[list[OffsetFetchResponseTopic], until(7)] = field(default_factory=list)
     error_code: Annotated[Int16, since(2), until(7), ignorable] = 0
@@ -443,15 +402,11 @@ class OffsetFetchResponse:
 
 @struct
 class OffsetDeleteRequestPartition:
-    """A partition."""
-
     partition_index: Int32
 
 
 @struct
 class OffsetDeleteRequestTopic:
-    """Partitions of one topic."""
-
     name: TopicName
     partitions: list[OffsetDeleteRequestPartition]
 
@@ -466,24 +421,18 @@ class OffsetDeleteRequest:
 
 @struct
 class OffsetDeleteResponsePartition:
-    """Result for one partition."""
-
     partition_index: Int32
     error_code: Int16
 
 
 @struct
 class OffsetDeleteResponseTopic:
-    """Results of one topic."""
-
     name: TopicName
     partitions: list[OffsetDeleteResponsePartition]
 
 
 @message(api_key=47, direction="response", versions=(0, 0))
 class OffsetDeleteResponse:
-    """Results by partition."""
-
     error_code: Int16
     throttle_time_ms: Annotated[Int32, ignorable] = 0
     topics: list[OffsetDeleteResponseTopic]

@@ -1,6 +1,6 @@
 """Consumer groups, with assignment by the coordinator (KIP-848).
 
-Messages: ConsumerGroupHeartbeat, ConsumerGroupDescribe. Layouts and field names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -24,8 +24,6 @@ from busway_protocol.types import (
 
 @struct
 class TopicPartitions:
-    """Partitions of a topic."""
-
     topic_id: Uuid
     partitions: list[Int32]
 
@@ -51,8 +49,6 @@ class ConsumerGroupHeartbeatRequest:
 
 @struct
 class Assignment:
-    """Assigned partitions."""
-
     topic_partitions: list[TopicPartitions] = field(default_factory=list)
 
 
@@ -71,8 +67,6 @@ class ConsumerGroupHeartbeatResponse:
 
 @message(api_key=69, direction="request", versions=(0, 1), flexible=0)
 class ConsumerGroupDescribeRequest:
-    """Request for descriptions of groups."""
-
     group_ids: list[GroupId]
     include_authorized_operations: Bool
 
@@ -88,8 +82,6 @@ class DescribedTopicPartitions:
 
 @struct
 class DescribedAssignment:
-    """Current or target assignment of a member."""
-
     topic_partitions: list[DescribedTopicPartitions] = field(default_factory=list)
 
 
@@ -112,8 +104,6 @@ class Member:
 
 @struct
 class DescribedGroup:
-    """One group."""
-
     error_code: Int16
     error_message: NullableStr = None
     group_id: GroupId
@@ -127,7 +117,5 @@ class DescribedGroup:
 
 @message(api_key=69, direction="response", versions=(0, 1), flexible=0)
 class ConsumerGroupDescribeResponse:
-    """Descriptions of groups."""
-
     throttle_time_ms: Int32
     groups: list[DescribedGroup]

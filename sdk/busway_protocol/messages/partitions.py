@@ -1,7 +1,6 @@
 """Log directories, leader elections, reassignments.
 
-Messages: DescribeLogDirs, ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments. Layouts and field
-names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from typing import Annotated
@@ -24,8 +23,6 @@ from busway_protocol.types import (
 
 @struct
 class DescribableLogDirTopic:
-    """Requested partitions of one topic."""
-
     topic: TopicName
     partitions: list[Int32]
 
@@ -69,8 +66,6 @@ class DescribeLogDirsResult:
 
 @message(api_key=35, direction="response", versions=(1, 5), flexible=2)
 class DescribeLogDirsResponse:
-    """Data directories of a broker."""
-
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, since(3), ignorable] = 0
     results: list[DescribeLogDirsResult]
@@ -78,8 +73,6 @@ class DescribeLogDirsResponse:
 
 @struct
 class TopicPartitions:
-    """Partitions of one topic that elect a leader."""
-
     topic: TopicName
     partitions: list[Int32]
 
@@ -95,8 +88,6 @@ class ElectLeadersRequest:
 
 @struct
 class PartitionResult:
-    """Result of one election."""
-
     partition_id: Int32
     error_code: Int16
     error_message: NullableStr
@@ -104,16 +95,12 @@ class PartitionResult:
 
 @struct
 class ReplicaElectionResult:
-    """Elections of one topic."""
-
     topic: TopicName
     partition_result: list[PartitionResult]
 
 
 @message(api_key=43, direction="response", versions=(0, 2), flexible=2)
 class ElectLeadersResponse:
-    """Results by partition."""
-
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, since(1)] = 0
     replica_election_results: list[ReplicaElectionResult]
@@ -129,8 +116,6 @@ class ReassignablePartition:
 
 @struct
 class ReassignableTopic:
-    """Partitions of one topic to reassign."""
-
     name: TopicName
     partitions: list[ReassignablePartition]
 
@@ -146,8 +131,6 @@ class AlterPartitionReassignmentsRequest:
 
 @struct
 class ReassignablePartitionResponse:
-    """Result for one partition."""
-
     partition_index: Int32
     error_code: Int16
     error_message: NullableStr
@@ -155,16 +138,12 @@ class ReassignablePartitionResponse:
 
 @struct
 class ReassignableTopicResponse:
-    """Results of one topic."""
-
     name: TopicName
     partitions: list[ReassignablePartitionResponse]
 
 
 @message(api_key=45, direction="response", versions=(0, 1), flexible=0)
 class AlterPartitionReassignmentsResponse:
-    """Results by partition."""
-
     throttle_time_ms: Int32 = 0
     allow_replication_factor_change: Annotated[Bool, since(1), ignorable] = True
     error_code: Int16
@@ -174,8 +153,6 @@ class AlterPartitionReassignmentsResponse:
 
 @struct
 class ListPartitionReassignmentsTopics:
-    """Requested partitions of one topic."""
-
     name: TopicName
     partition_indexes: list[Int32]
 
@@ -190,8 +167,6 @@ class ListPartitionReassignmentsRequest:
 
 @struct
 class OngoingPartitionReassignment:
-    """A reassignment in progress."""
-
     partition_index: Int32
     replicas: list[BrokerId]
     adding_replicas: list[BrokerId]
@@ -200,16 +175,12 @@ class OngoingPartitionReassignment:
 
 @struct
 class OngoingTopicReassignment:
-    """Reassignments of one topic."""
-
     name: TopicName
     partitions: list[OngoingPartitionReassignment]
 
 
 @message(api_key=46, direction="response", versions=(0, 0), flexible=0)
 class ListPartitionReassignmentsResponse:
-    """Reassignments in progress."""
-
     throttle_time_ms: Int32 = 0
     error_code: Int16
     error_message: NullableStr

@@ -1,6 +1,6 @@
 """Choice of the authentication mechanism.
 
-Messages: SaslHandshake. Layouts and field names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from busway_protocol.schema import message
@@ -9,14 +9,10 @@ from busway_protocol.types import Int16, Str
 
 @message(api_key=17, direction="request", versions=(0, 1))
 class SaslHandshakeRequest:
-    """The client's mechanism."""
-
     mechanism: Str
 
 
 @message(api_key=17, direction="response", versions=(0, 1))
 class SaslHandshakeResponse:
-    """The broker's mechanisms."""
-
     error_code: Int16
     mechanisms: list[Str]

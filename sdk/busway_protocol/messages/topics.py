@@ -1,6 +1,6 @@
 """Creating, growing and deleting topics.
 
-Messages: CreateTopics, DeleteTopics, CreatePartitions. Layouts and field names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -37,8 +37,6 @@ class CreatableReplicaAssignment:
 
 @struct
 class CreatableTopicConfig:
-    """A setting of the new topic."""
-
     name: Str
     value: NullableStr
 
@@ -90,8 +88,6 @@ class CreatableTopicResult:
 
 @message(api_key=19, direction="response", versions=(2, 7), flexible=5)
 class CreateTopicsResponse:
-    """Results by topic."""
-
     throttle_time_ms: Annotated[Int32, since(2), ignorable] = 0
     topics: list[CreatableTopicResult]
 
@@ -115,8 +111,6 @@ class DeleteTopicsRequest:
 
 @struct
 class DeletableTopicResult:
-    """Result for one topic."""
-
     name: Annotated[NullableStr, nullable_since(6), Entity("topicName")]
     topic_id: Annotated[Uuid, since(6), ignorable] = ZERO_UUID
     error_code: Int16
@@ -125,16 +119,12 @@ class DeletableTopicResult:
 
 @message(api_key=20, direction="response", versions=(1, 6), flexible=4)
 class DeleteTopicsResponse:
-    """Results by topic."""
-
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     responses: list[DeletableTopicResult]
 
 
 @struct
 class CreatePartitionsAssignment:
-    """Brokers of one new partition."""
-
     broker_ids: list[BrokerId]
 
 
@@ -158,8 +148,6 @@ class CreatePartitionsRequest:
 
 @struct
 class CreatePartitionsTopicResult:
-    """Result for one topic."""
-
     name: TopicName
     error_code: Int16
     error_message: NullableStr = None
@@ -167,7 +155,5 @@ class CreatePartitionsTopicResult:
 
 @message(api_key=37, direction="response", versions=(0, 3), flexible=2)
 class CreatePartitionsResponse:
-    """Results by topic."""
-
     throttle_time_ms: Int32 = 0
     results: list[CreatePartitionsTopicResult]
