@@ -1,7 +1,6 @@
 """The public consumer.
 
-Here: `Consumer`: subscriptions, reading, commits.
-Not here: positions (`positions`), and fetching (`fetcher`) and the group (`group`), which run in background tasks.
+Not here: positions (`positions`); fetching (`fetcher`) and the group (`group`), which are background tasks.
 """
 
 import asyncio
@@ -176,7 +175,7 @@ class Consumer(Positions):
             await self._group.close()
 
     def member_id(self) -> str:
-        """Return the member id; empty without a group or before the first join."""
+        """Member id; empty without a group or before the first join."""
         return self._group.membership.member_id if self._group is not None else ""
 
     def group_metadata(self) -> GroupMetadata:
@@ -222,7 +221,6 @@ class Consumer(Positions):
         return self._given
 
     def committing(self, partitions: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
-        """Return those of these partitions (default all) with a commit in progress."""
         return self._require_group().offsets.under_way(partitions)
 
     async def __aenter__(self) -> "Consumer":
@@ -278,7 +276,6 @@ class Consumer(Positions):
         self._fetcher.assign(wanted)
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """Return the partitions that are read now."""
         return frozenset(self._fetcher.assigned)
 
     # Reading

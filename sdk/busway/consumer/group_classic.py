@@ -1,6 +1,5 @@
-"""Membership loop of a classic group.
+"""Membership loop of a classic group: joining, syncing, taking over, rejoining.
 
-Here: joining, syncing, taking over, rejoining.
 Not here: assignments (`membership_classic`), what both protocols share (`group`).
 """
 
@@ -38,7 +37,7 @@ _ENDED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERA
 
 
 class ClassicMember(GroupMember):
-    """Member of a classic group, which rebalances in rounds of all members."""
+    """Member of a classic group."""
 
     membership: ClassicMembership
 
@@ -65,15 +64,12 @@ class ClassicMember(GroupMember):
         self._topics: frozenset[str] = frozenset()
         self._counts: dict[str, int] = {}
         self._doubts = False
-        """This leader has to check whether all partitions are assigned."""
         self._rejoin = False
         self._heartbeat_error: ErrorCode | None = None
 
     def subscribe(self, topics: Iterable[str], server_pattern: str | None = None) -> None:
-        """Join or rejoin with these topics.
-
-        Raises:
-            ValueError: a `server_pattern` needs the consumer protocol.
+        """Join or rejoin with these topics; raise `ValueError` for a `server_pattern`, which needs the consumer
+        protocol.
         """
         if server_pattern is not None:
             raise ValueError(
@@ -156,7 +152,6 @@ class ClassicMember(GroupMember):
         await self._take_over(tuple(TopicPartition(*partition) for partition in given))
 
     async def _shares(self, answer: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
-        """Return the assignments if this member leads; otherwise nothing."""
         membership = self.membership
         leads = answer.leader == answer.member_id
         logger.info(
@@ -225,11 +220,7 @@ class ClassicMember(GroupMember):
             return answer
 
     async def _stay(self) -> None:
-        """Wait until the group, the subscription or the reader requires a rebalance.
-
-        Raises:
-            BrokerError: the session ended.
-        """
+        """Wait until the group, the subscription or the reader requires a rebalance."""
         while not self._rejoin:
             await self._wait_for_news()
             if self._is_overdue:

@@ -1,7 +1,6 @@
 """Records handed out to the program, and whether their partitions were kept since.
 
-Here: the member at the last poll, partition tenures, the offsets of a transaction.
-Not here: positions and commits (`consumer`), requests (`busway.producer`).
+Not here: positions and commits (`consumer`).
 
 Rebalances run while the program works on records. So offsets are committed as the member that received the records, and
 only of partitions kept without a break: after a revocation another member may have committed them.
@@ -18,8 +17,6 @@ from busway.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 
 class Place(Protocol):
-    """The consumer, as far as it is needed here."""
-
     def tenure(self, partition: TopicPartition) -> int | None:
         """Return a number that is constant while the partition stays assigned, else None."""
 
@@ -39,15 +36,13 @@ class Place(Protocol):
         """Return the current identity of the member."""
 
     def is_settled(self) -> bool:
-        """Return whether the member is in no rebalance, from joining to its assignment."""
+        """Return whether the member is in no rebalance."""
 
     def is_subscribed(self) -> bool:
         """Return whether a group assigns the partitions."""
 
 
 class Topics(Protocol):
-    """Identities of the topics that are read."""
-
     def read_topic_id(self, partition: TopicPartition) -> UUID | None:
         """Return the topic id of the position."""
 
@@ -87,14 +82,7 @@ class _Handed:
 
 
 class HandedOut:
-    """Tracker of the records that a consumer handed out.
-
-    Args:
-        automatic: the consumer commits at intervals.
-
-    Attributes:
-        in_transaction: a transaction commits what is handed out.
-    """
+    """Tracker of the records that a consumer handed out; `automatic` if it commits at intervals."""
 
     def __init__(self, consumer: Place, topics: Topics, chosen: Places, *, automatic: bool) -> None:
         self._consumer = consumer
@@ -119,7 +107,6 @@ class HandedOut:
         self._refused.clear()
 
     def polled(self) -> None:
-        """Record the member when a poll returns."""
         if self._consumer.is_subscribed() and self._consumer.is_settled():
             self._member = self._consumer.member()
 
@@ -189,9 +176,8 @@ class HandedOut:
     def allow(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Check that a transaction with these partitions (default all) excludes other commits.
 
-        Raises:
-            ValueError: the consumer commits automatically.
-            InvalidTransactionState: a commit is in progress.
+        Raise `ValueError` if the consumer commits automatically, `InvalidTransactionState` while a commit is in
+        progress.
         """
         if self._automatic:
             raise ValueError(
@@ -206,9 +192,8 @@ class HandedOut:
     def check(self, partitions: Iterable[TopicPartition], member: GroupMetadata) -> None:
         """Check that these partitions may join a transaction.
 
-        Raises:
-            TransactionAbortable: the member was in no generation, or partitions were revoked since they were handed
-                out.
+        Raise `TransactionAbortable` if the member was in no generation, or partitions were revoked since they were
+        handed out.
         """
         if not self._consumer.is_subscribed():
             return
@@ -236,7 +221,6 @@ class HandedOut:
 
         Raises:
             InvalidTransactionState: another transaction is open, or earlier records are uncommitted.
-            ValueError: the consumer commits automatically.
         """
         if self.in_transaction:
             raise InvalidTransactionState(
@@ -257,11 +241,7 @@ class HandedOut:
         self.in_transaction = True
 
     def offsets(self) -> tuple[dict[TopicPartition, OffsetAndMetadata], GroupMetadata]:
-        """Return what the transaction commits, including positions without a record since.
-
-        Raises:
-            TransactionAbortable: as `check`.
-        """
+        """Return what the transaction commits, including positions without a record since; raise as `check`."""
         wanted = {partition: known for partition, known in self._handed.items() if known.is_open}
         member = self.metadata()
         if wanted:

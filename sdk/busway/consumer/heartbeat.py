@@ -1,8 +1,6 @@
 """Heartbeats of classic groups, and what both group protocols share of them.
 
-Here: `send_heartbeats`, timings, poll tracking.
-Not here: consumer groups (`heartbeat_modern`), the thread (`heartbeat_thread`), reactions to responses
-(`group_classic`).
+Not here: consumer groups (`heartbeat_modern`), reactions to responses (`group_classic`).
 
 A coordinator that is unreachable, moved or loading is found again and retried for the same member and generation,
 without limit. Only an error that it returns ends a session.
@@ -49,8 +47,6 @@ class PollTracker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatTimings:
-    """Heartbeat interval, response timeout and maximum time between polls; seconds."""
-
     interval_s: float
     answer_s: float
     reader_s: float
@@ -77,11 +73,7 @@ class CoordinatorContact:
         self._failing = False
 
     async def ask(self, request: Any, timeout_s: float) -> tuple[ErrorCode, Any, str]:
-        """Return the error code, the response if any, and the error text.
-
-        Raises:
-            NotRunning: the client was aborted.
-        """
+        """Return the error code, the response if any, and the error text; raise `NotRunning` if the client was aborted."""
         try:
             answer = await self._coordinator.ask(request, timeout_s=timeout_s)
         except BrokerError as refused:
@@ -94,7 +86,7 @@ class CoordinatorContact:
         return code, answer, code.text
 
     def heartbeat_failed(self, why: str) -> float:
-        """Record a failure, forget the coordinator and return the delay before the retry."""
+        """Forget the coordinator and return the delay before the retry."""
         self._coordinator.forget()
         if not self._failing:
             logger.warning(

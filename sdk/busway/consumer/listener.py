@@ -1,6 +1,5 @@
 """Callbacks for rebalances.
 
-Here: `RebalanceListener`, which users override.
 Not here: when it is called (`group_classic`, `group_modern`).
 """
 

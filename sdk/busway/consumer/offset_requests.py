@@ -1,6 +1,5 @@
-"""Requests to commit and fetch offsets.
+"""Requests to commit and fetch offsets, and their responses.
 
-Here: requests in each group protocol's versions, and their responses.
 Not here: retries (`offsets`).
 """
 

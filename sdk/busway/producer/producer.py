@@ -1,6 +1,5 @@
 """The public producer.
 
-Here: `Producer`: checks of partition, size and buffer.
 Not here: batches (`accumulator`), sending (`sender`), transactions (`transactions`).
 """
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("busway.producer")
 
 KeyValueHeaders: TypeAlias = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
-"""A record for `Producer.send_many`."""
 
 
 class Producer:
@@ -310,7 +308,6 @@ class Producer:
         await self._cluster.ensure_topics([topic], self.options.metadata_timeout_ms / 1000)
 
     async def _space(self, topic: str) -> None:
-        """Wait until a batch is done and the topic is still available; batches do not linger meanwhile."""
         self._accumulator.flushing += 1
         self._sender.wake()
         try:
@@ -447,7 +444,6 @@ class Producer:
         return self._transactions
 
     async def partitions_for(self, topic: str) -> int:
-        """Return a topic's number of partitions."""
         await self._cluster.ensure_topics([topic])
         return self._placing.count(topic)
 

@@ -1,6 +1,5 @@
 """Requests of a transactional producer to coordinators of transactions and groups.
 
-Here: each request, retried until decided, and error texts with remedies.
 Not here: when they are sent (`transactions`). Request versions select the protocol: `implicit` is transaction.version 2
 (KIP-890), where Produce and TxnOffsetCommit add to a transaction implicitly and EndTxn raises the epoch.
 """
@@ -78,8 +77,6 @@ _GROUP_MOVED_ON: Final = frozenset(
 
 
 class Identity(NamedTuple):
-    """A producer's id and epoch."""
-
     producer_id: int
     epoch: int
 
@@ -104,16 +101,11 @@ class TransactionRequests:
         self._groups: dict[str, CoordinatorLink] = {}
         self._rate_limited_log = RateLimitedLog(logger)
         self.opened_at: float | None = None
-        """When the transaction began, by the event loop; for error texts."""
 
     async def identify(self, before: Identity = NOBODY) -> tuple[Identity, bool]:
-        """Take the transactional id over, or continue under the next epoch; end open transactions.
+        """Take the transactional id over, or continue under `before`'s next epoch; end open transactions.
 
-        Args:
-            before: this producer; the default takes over.
-
-        Returns:
-            The new identity, and whether transactions are `implicit`.
+        Return the new identity, and whether transactions are `implicit`.
         """
         request = InitProducerIdRequest(
             transactional_id=self._id,
@@ -215,7 +207,6 @@ class TransactionRequests:
             raise self._refused(code, f"committing offsets of group {group.group_id}")
 
     async def end(self, identity: Identity, *, committed: bool, implicit: bool) -> Identity:
-        """Commit or abort; return the new identity."""
         request = EndTxnRequest(
             transactional_id=self._id,
             producer_id=identity.producer_id,
