@@ -1,7 +1,6 @@
 """Values in the SDK's interface.
 
-Here: records and positions.
-Not here: behaviour. Timestamps are milliseconds since 1970.
+Timestamps are milliseconds since 1970.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,8 +11,6 @@ from busway_protocol.records.builder import Headers
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic."""
-
     topic: str
     partition: int
 
@@ -40,10 +37,7 @@ class Record(NamedTuple):
 class SendOptions(TypedDict, total=False):
     """Arguments of sending a record besides value and key.
 
-    Attributes:
-        headers: names and values, in order; a name may repeat.
-        partition: by default chosen by the key.
-        timestamp_ms: by default now.
+    Headers are in order, and a name may repeat. The partition is by default chosen by the key, the timestamp is now.
     """
 
     headers: Headers
@@ -63,7 +57,6 @@ class ProducerRecord(NamedTuple):
 
     @property
     def options(self) -> SendOptions:
-        """The arguments of `Producer.send` besides topic, value and key."""
         return {"headers": self.headers, "partition": self.partition, "timestamp_ms": self.timestamp_ms}
 
 
@@ -78,8 +71,6 @@ class RecordMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """An offset to commit, with a text that is stored beside it."""
-
     offset: int
     metadata: str = ""
     leader_epoch: int = -1

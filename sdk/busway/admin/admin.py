@@ -1,8 +1,8 @@
 """Administration: topics, groups, settings, offsets.
 
-Here: `Admin` and its values.
-Not here: reasons of rebalances (`explanations`), features (`features`), share groups (`share_groups`), transactions
-(`transactions`), the CLI. Refusals raise `BrokerError` with the broker's text.
+Here: `Admin`.
+Not here: `explanations`, `features`, `share_groups`, `transactions`. Refusals raise `BrokerError` with the broker's
+text.
 """
 
 from collections.abc import Iterable, Mapping
@@ -108,11 +108,7 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
         )
 
     async def start(self) -> None:
-        """Connect.
-
-        Raises:
-            ConnectionFailed: no broker is reachable.
-        """
+        """Connect; raise `ConnectionFailed` if no broker is reachable."""
         await self._cluster.start()
 
     async def stop(self) -> None:

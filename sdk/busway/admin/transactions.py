@@ -1,7 +1,6 @@
 """Administration of transactions: listing, finding hanging ones, aborting.
 
-Here: `TransactionsAdmin`, a base of `Admin`, and its values (KIP-664).
-Not here: the CLI.
+Here: `TransactionsAdmin`, a base of `Admin` (KIP-664).
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,8 +32,6 @@ _PENDING: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "Prepar
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """A transactional id in a list."""
-
     transactional_id: str
     state: str
     producer_id: int
@@ -100,8 +97,6 @@ class HangingTransaction:
 
 
 class TransactionsAdmin:
-    """Part of `Admin` for transactions."""
-
     _cluster: ClusterClient
 
     async def list_transactions(

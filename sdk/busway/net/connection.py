@@ -1,6 +1,5 @@
 """One connection to one broker.
 
-Here: the asyncio protocol, correlation of responses, version negotiation.
 Not here: the choice of the broker (`cluster`).
 """
 
@@ -47,13 +46,7 @@ class _Protocol(asyncio.Protocol):
 
 
 class Connection:
-    """A connection to a broker.
-
-    Args:
-        host, port: the broker's address.
-        client_id: sent with every request.
-        timeout_s: for connecting, and by default for each response.
-    """
+    """A connection to a broker. `timeout_s` is for connecting, and by default for each response."""
 
     def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float) -> None:
         self.name = f"{host}:{port}"
@@ -69,25 +62,20 @@ class Connection:
 
     @property
     def open(self) -> bool:
-        """Whether requests can be sent."""
         return self._transport is not None and self._problem is None
 
     @property
     def problem(self) -> BaseException | None:
-        """Why it ended; None while open."""
         return self._problem
 
     @property
     def waiting(self) -> int:
-        """Number of pending requests."""
         return len(self._waiting)
 
     async def connect(self) -> None:
         """Connect and negotiate versions.
 
-        Raises:
-            ConnectionFailed: the port is closed, or not a Kafka broker's.
-            RequestTimedOut: no response.
+        Raise `ConnectionFailed` if the port is closed or not a Kafka broker's, `RequestTimedOut`.
         """
         loop = asyncio.get_running_loop()
         limit_s = min(self._timeout_s, SETUP_TIMEOUT_S)
@@ -123,11 +111,7 @@ class Connection:
         return self._features.get(name, 0)
 
     def version(self, key: ApiKey, at_most: int | None = None) -> int:
-        """Return the version to use for an API.
-
-        Raises:
-            UnsupportedByBroker: there is no common one.
-        """
+        """Return the version to use for an API; raise `UnsupportedByBroker` without a common one."""
         offered = self._ranges.get(key)
         if offered is not None and at_most is not None:
             offered = (offered[0], min(offered[1], at_most))
@@ -143,12 +127,7 @@ class Connection:
     ) -> Any:
         """Send a request in the highest common version and wait for its response.
 
-        Args:
-            at_most: the highest version to use.
-            answer: False for a request without a response (Produce with acks 0).
-
-        Raises:
-            ConnectionFailed, RequestTimedOut, UnsupportedByBroker.
+        `at_most` is the highest version; `answer` is False for a request without a response (Produce with acks 0).
         """
         key = ApiKey(type(message).message_info.api_key)
         return await self._send(key, self.version(key, at_most), message, timeout_s, answer=answer)
@@ -204,7 +183,6 @@ class Connection:
             waiter.set_result(message)
 
     def fail(self, problem: BaseException) -> None:
-        """End the connection; pending requests raise `problem`."""
         if self._problem is None:
             self._problem = problem
         waiting, self._waiting = self._waiting, deque()
@@ -216,5 +194,4 @@ class Connection:
             self._transport = None
 
     def close(self) -> None:
-        """End the connection."""
         self.fail(ConnectionFailed(f"the connection to {self.name} was closed"))

@@ -1,6 +1,5 @@
 """Conversion functions between a type's values and fastavro's, built once per type.
 
-Here: records, enums, collections and unions, member by member.
 Not here: schemas (`infer`), bytes (`avro`).
 
 A union's value is written with its branch name, so nothing is guessed: 1 in `float | int` stays an int, a `datetime` in
@@ -23,7 +22,7 @@ from busway.serde.records import droppable, fields, is_model, is_record, is_type
 
 Convert = Callable[[Any], Any]
 CLASS_OF: Final = "busway class"
-"""The field with a record's class in a reader schema. Not a legal Avro name."""
+"""The field with a record's class in a reader schema; not a legal Avro name."""
 USE_DEFAULT: Final = object()
 """The reader schema's value for a field that the writer lacked."""
 _INT32: Final = range(-(2**31), 2**31)
@@ -35,8 +34,6 @@ Names = Mapping[type, str]
 
 
 def _later(made: Mapping[type, Convert], kind: type) -> Convert:
-    """Defer to a function not made yet, for recursive records."""
-
     def convert(value: Any) -> Any:
         return made[kind](value)
 
@@ -174,8 +171,7 @@ def _aware(value: dt.datetime) -> dt.datetime:
 def inward(kind: Any, names: Names, *, own: bool) -> Convert | None:
     """Return the conversion of fastavro's values to `kind`; None for none needed.
 
-    Args:
-        own: written with the schema of `kind`: nothing is missing, and branches are named.
+    If `own`, written with the schema of `kind`: nothing is missing, and branches are named.
     """
     return _Inward(names, own=own).convert(kind)
 
@@ -270,7 +266,6 @@ class _Inward:
 
     @staticmethod
     def _add_plain(by_type: dict[type, Convert | None]) -> None:
-        """Accept values written without a logical type by their plain Avro type."""
         candidates: dict[type, list[type]] = {}
         for kind in by_type:
             if (plain := _PLAIN_OF.get(kind)) is not None and plain not in by_type:
@@ -331,7 +326,6 @@ _FROM_PLAIN: Final[Mapping[Any, Callable[[Any], Any]]] = {
     uuid.UUID: uuid.UUID,
     decimal.Decimal: lambda value: value,
 }
-"""Conversions of plain values from writers without the logical type."""
 
 
 def _from_plain(kind: Any, hint: Any) -> Convert:

@@ -1,7 +1,5 @@
 """A Python type → its Avro schema.
 
-Here: dataclasses, msgspec structs, TypedDicts, pydantic models, enums, collections, unions, logical types, defaults,
-docs.
 Not here: encoding (`avro`), fields of record classes (`records`). A class may set its namespace with
 `__avro_namespace__` (by default that of the enclosing record), former names with `__avro_aliases__`, and an enum the
 symbol for unknown ones with `__avro_default__`.
@@ -94,27 +92,17 @@ _SIMPLE: Final[Mapping[Any, AvroSchema]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inferred:
-    """A schema, and its classes' full Avro names."""
-
     schema: AvroSchema
     names: Mapping[type, str]
 
 
 def infer(kind: Any) -> AvroSchema:
-    """Return the Avro schema of a type, as JSON values.
-
-    Raises:
-        CannotInfer: the type, or that of a field, has none.
-    """
+    """Return the Avro schema of a type, as JSON values; raise `CannotInfer`."""
     return infer_named(kind).schema
 
 
 def infer_named(kind: Any) -> Inferred:
-    """As `infer`, with the names of classes.
-
-    Raises:
-        CannotInfer: the type, or that of a field, has none.
-    """
+    """Return the Avro schema as `infer`, with the names of classes."""
     inference = _Inference()
     schema = inference.schema(kind, getattr(kind, "__name__", str(kind)), "")
     return Inferred(schema, inference.names)
@@ -158,7 +146,6 @@ class _Inference:
         self.names: dict[type, str] = {}
 
     def schema(self, kind: Any, at: str, space: str) -> AvroSchema:
-        """Return a type's schema inside a record of namespace `space`."""
         kind, extras = unwrap(kind)
         for extra in extras:
             if isinstance(extra, AvroType):

@@ -1,7 +1,6 @@
 """A client of schema registries.
 
-Here: Confluent's REST API over HTTP with a cache of immutable answers, retries, and merging of concurrent equal
-requests.
+Here: Confluent's REST API with retries, a cache of immutable answers, and merging of equal requests.
 Not here: use of schemas (`registered`).
 """
 
@@ -32,11 +31,7 @@ class RegistryUnreachable(BuswayError):
 
 
 class RegistryRefused(BuswayError):
-    """The registry refused a request.
-
-    Attributes:
-        code: Confluent's `error_code`, such as 40401, 409 or 42201.
-    """
+    """A refused request; `code` is Confluent's, such as 40401, 409 or 42201."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{text} ({code})")
@@ -45,8 +40,6 @@ class RegistryRefused(BuswayError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaVersion:
-    """A version of a subject."""
-
     subject: str
     version: int
     id: int
@@ -73,7 +66,6 @@ class RegistryClient:
         self._under_way: dict[Any, asyncio.Task[Any]] = {}
 
     async def close(self) -> None:
-        """Disconnect."""
         for task in list(self._under_way.values()):
             task.cancel()
         http, self._http = self._http, None
@@ -92,9 +84,7 @@ class RegistryClient:
     async def register(self, subject: str, schema: str, *, schema_type: str = "AVRO") -> int:
         """Return the schema's id, registering it if necessary; cached.
 
-        Raises:
-            RegistryRefused: 409 incompatible with an earlier version (the text says where), 42201 not valid.
-            RegistryUnreachable: no answer.
+        Raise `RegistryRefused`: 409 incompatible with an earlier version (the text says where), 42201 not valid.
         """
         key = (subject, schema)
         if key not in self._ids:
@@ -105,29 +95,21 @@ class RegistryClient:
         return self._ids[key]
 
     async def schema(self, schema_id: int) -> str:
-        """Return the schema of an id; cached.
-
-        Raises:
-            RegistryRefused: 40403, no such schema.
-            RegistryUnreachable: no answer.
-        """
+        """Return the schema of an id; cached. Raise `RegistryRefused` 40403 without one."""
         if schema_id not in self._schemas:
             answer = await self._once(schema_id, "GET", f"/schemas/ids/{schema_id}")
             self._schemas[schema_id] = str(answer["schema"])
         return self._schemas[schema_id]
 
     async def subjects(self) -> list[str]:
-        """List all subjects."""
         subjects: list[str] = await self.request("GET", "/subjects")
         return subjects
 
     async def versions(self, subject: str) -> list[int]:
-        """List a subject's versions."""
         versions: list[int] = await self.request("GET", f"/subjects/{quote(subject, safe='')}/versions")
         return versions
 
     async def version(self, subject: str, version: int | str = "latest") -> SchemaVersion:
-        """Return a version."""
         answer = await self.request("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}")
         return SchemaVersion(
             subject=answer["subject"],
@@ -145,7 +127,6 @@ class RegistryClient:
         return [] if answer["is_compatible"] else messages or ["incompatible"]
 
     async def compatibility(self, subject: str | None = None) -> str:
-        """Return the level in force."""
         path = f"/config/{quote(subject, safe='')}?defaultToGlobal=true" if subject else "/config"
         return str((await self.request("GET", path))["compatibilityLevel"])
 
@@ -172,9 +153,7 @@ class RegistryClient:
     async def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Call the REST API; JSON in, JSON out.
 
-        Raises:
-            RegistryRefused: the answer is an error.
-            RegistryUnreachable: no answer after 4 attempts.
+        Raise `RegistryRefused`, or `RegistryUnreachable` after 4 attempts.
         """
         import httpx2  # loads in 0.1 s, and not every program needs it
 
@@ -204,11 +183,6 @@ class RegistryClient:
 
 
 def id_in(url: str, answer: Any) -> int:
-    """Return the id in an answer.
-
-    Raises:
-        RegistryRefused: no id.
-    """
     try:
         return int(answer["id"])
     except (KeyError, TypeError, ValueError):

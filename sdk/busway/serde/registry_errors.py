@@ -1,6 +1,5 @@
 """A registry's refusals as readable text.
 
-Here: the descriptions in Confluent's messages, remedies first; pure.
 Not here: requests (`registry`).
 """
 
@@ -25,7 +24,6 @@ def breaches(messages: Sequence[str]) -> list[str]:
 
 
 def refusal(text: str) -> str:
-    """Shorten a refusal of an incompatible schema; other messages stay unchanged."""
     subject = _SUBJECT.search(text)
     if subject is None or _DESCRIPTION.search(text) is None:
         return text

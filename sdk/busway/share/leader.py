@@ -1,7 +1,6 @@
 """One leader's records and the one request in flight to it.
 
-Here: `Leader`: acquired and held records, sending, processing responses.
-Not here: its partitions and when to send (`fetcher`), the layout of requests (`session`).
+Not here: when to send (`fetcher`), the layout of requests (`session`).
 """
 
 import asyncio
@@ -50,11 +49,7 @@ _REFUSES_ONE: Final = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVAL
 
 
 class Leader:
-    """One leader of this member's partitions.
-
-    Args:
-        name_of: returns a partition's name; None if its topic's id is unknown.
-    """
+    """One leader of this member's partitions. `name_of` returns None if the topic's id is unknown."""
 
     def __init__(
         self,
@@ -81,12 +76,10 @@ class Leader:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is in flight."""
         return self.task is None or self.task.done()
 
     @property
     def waiting(self) -> bool:
-        """Whether acknowledgements are pending."""
         return any(held.final or held.renewals for held in self._held.values())
 
     @property
@@ -116,22 +109,18 @@ class Leader:
     # Handing out
 
     def held(self, partition: TopicPartition, offset: int) -> HeldPartition | None:
-        """Return the partition that holds a handed-out record; None if not held."""
         holder = self._held.get(self._ids[partition]) if partition in self._ids else None
         return holder if holder is not None and offset in holder.until_s else None
 
     def everything_held(self) -> list[tuple[HeldPartition, list[int]]]:
-        """Return all offsets handed out and not acknowledged."""
         return [(held, list(held.until_s)) for held in self._held.values() if held.until_s]
 
     def futures(self) -> "list[asyncio.Future[None]]":
-        """Return the futures of all pending acknowledgements."""
         return [
             word.result for held in self._held.values() for lane in (held.renewals, held.final) for word in lane.words()
         ]
 
     def take(self, limit: int, now_s: float) -> tuple[TopicPartition, Taken] | None:
-        """Return records of one partition to hand out; None without any."""
         while self.acquired:
             held, acquired = self.acquired[0]
             if acquired.until_s <= now_s:
@@ -154,8 +143,7 @@ class Leader:
     async def fetch(self, wanted: Mapping[Id, TopicPartition], limit: int) -> None:
         """Send one ShareFetch, with the pending acknowledgements of its partitions.
 
-        Raises:
-            BuswayError: it failed; the session may have ended.
+        Raise a `BuswayError` if it failed; the session may have ended.
         """
         sent = self._take_waiting(wanted) if self.session.is_open else {}
         request = self.session.fetch(wanted, sent, limit)
@@ -197,11 +185,7 @@ class Leader:
         return None
 
     async def acknowledge(self) -> None:
-        """Send one ShareAcknowledge: renewals alone, in turns with the others.
-
-        Raises:
-            BuswayError: it failed.
-        """
+        """Send one ShareAcknowledge: renewals alone, in turns with the others."""
         renewals = self._renewing and not (self._has_renewed and any(held.final for held in self._held.values()))
         if renewals and not await self._can_renew():
             return
@@ -210,11 +194,7 @@ class Leader:
             await self._send_acknowledgements(pending)
 
     async def close(self) -> None:
-        """Send pending acknowledgements, then end the session, which releases held records.
-
-        Raises:
-            BuswayError: it failed.
-        """
+        """Send pending acknowledgements, then end the session, which releases held records."""
         self._drop_renewals(AcknowledgementFailed("the consumer ends, its records are released"))
         while pending := self._take_waiting():
             await self._send_acknowledgements(pending)
@@ -222,7 +202,6 @@ class Leader:
         self.end()
 
     def end(self) -> None:
-        """Fail pending acknowledgements."""
         self._lose({}, NotRunning("the consumer has ended"))
 
     async def _send_acknowledgements(self, sent: dict[Id, AcknowledgementSet], *, final: bool = False) -> None:
