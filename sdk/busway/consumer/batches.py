@@ -136,7 +136,6 @@ class _Reader:
         return data
 
     def cut(self, data: PartitionData) -> list[Batch]:
-        """Return a response's visible batches and advance the fetch position."""
         state = self._state
         take_aborted(state, data.aborted_transactions or ())
         begin = state.fetch_position

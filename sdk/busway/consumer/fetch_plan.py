@@ -18,7 +18,7 @@ CHUNKS_AHEAD: Final = 8
 
 @dataclass(slots=True, kw_only=True)
 class FetchPlan:
-    """Partitions by the request that they need: a committed offset (`uncommitted`), an end of the log, a fetch.
+    """Partitions by the request that they need.
 
     `full` has the leaders of partitions with a full buffer. `wait_s` is the time until the first postponed partition is
     due.

@@ -43,8 +43,6 @@ _Lookup = Callable[[list[FetchPosition]], Awaitable[dict[FetchPosition, BuswayEr
 
 
 class Fetcher:
-    """Background fetcher of the assigned partitions."""
-
     def __init__(
         self,
         cluster: ClusterClient,
@@ -139,7 +137,6 @@ class Fetcher:
         self._arrived.set()
 
     def _put_off(self, partitions: Iterable[FetchPosition]) -> None:
-        """Postpone partitions by _RETRY_S and refresh the metadata meanwhile."""
         later = REAL_TIME.now_s() + _RETRY_S
         for assigned in partitions:
             assigned.retry_at = later
@@ -238,7 +235,7 @@ class Fetcher:
         self._apply_reset_policy(assigned)
 
     def _is_same_topic(self, assigned: FetchPosition) -> bool:
-        """Return whether to fetch the partition; reset its position if the topic was recreated."""
+        """Report whether the topic is the same; reset the position if it was recreated."""
         known = self.topic_id(assigned.partition)
         if assigned.topic_id is None or known is None:
             assigned.topic_id = known
@@ -273,7 +270,6 @@ class Fetcher:
         assigned.forget()
 
     def topic_id(self, partition: TopicPartition) -> UUID | None:
-        """Return the topic's current id; None without such a topic or without ids."""
         topic = self._cluster.metadata.topics.get(partition.topic)
         return None if topic is None or topic.topic_id == ZERO_UUID else topic.topic_id
 
@@ -282,7 +278,6 @@ class Fetcher:
         return self.topic_id(partition) if assigned is None or assigned.topic_id is None else assigned.topic_id
 
     def is_replaced(self, partition: TopicPartition, topic_id: UUID | None) -> bool:
-        """Return whether the topic was deleted and recreated, so that its offsets are invalid."""
         return None not in {topic_id, known := self.topic_id(partition)} and topic_id != known
 
     async def _diverged(self, assigned: FetchPosition, generation: int, end_offset: int) -> None:
@@ -320,8 +315,7 @@ class Fetcher:
     def ready(self, partitions: Iterable[TopicPartition] = (), limit: int = 500) -> dict[TopicPartition, list[Record]]:
         """Return up to `limit` buffered records and move the positions past them.
 
-        Raises:
-            BuswayError: an error of the background, or of decoding.
+        Raise a `BuswayError` of the background, or of decoding.
         """
         if self._problem is not None:
             problem, self._problem = self._problem, None
@@ -381,7 +375,7 @@ class Fetcher:
         return taken
 
     async def arrival(self, timeout_s: float | None, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Wait for data or the timeout; return at once with buffered records for `partitions`."""
+        """Wait for data, at most until the timeout."""
         self._arrived.clear()
         wanted = set(partitions)
         if self._problem is not None or any(

@@ -172,7 +172,6 @@ class GroupMember(ABC):
             await self._listener.on_lost(lost)
 
     async def _lose_until_polled(self) -> None:
-        """Stay out of the group until an overdue reader polls again."""
         self._is_overdue = False
         self._polled.clear()
         await self._lose(identity=True)
@@ -186,11 +185,9 @@ class GroupMember(ABC):
     # The end
 
     def abort(self) -> None:
-        """Stop heartbeats and drop their connections, as if the process were killed."""
         self._heartbeat_thread.abort()
 
     async def leave(self) -> None:
-        """Leave the group, so that it need not wait for the session timeout."""
         self._heartbeat_thread.stop()
         await self._leave()
         self.membership.forget(identity=True)

@@ -37,8 +37,6 @@ _ENDED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERA
 
 
 class ClassicMember(GroupMember):
-    """Member of a classic group."""
-
     membership: ClassicMembership
 
     def __init__(
@@ -68,9 +66,7 @@ class ClassicMember(GroupMember):
         self._heartbeat_error: ErrorCode | None = None
 
     def subscribe(self, topics: Iterable[str], server_pattern: str | None = None) -> None:
-        """Join or rejoin with these topics; raise `ValueError` for a `server_pattern`, which needs the consumer
-        protocol.
-        """
+        """Join or rejoin; raise `ValueError` for a `server_pattern`, which needs the consumer protocol."""
         if server_pattern is not None:
             raise ValueError(
                 "server_pattern is for group_protocol='consumer', and this group is a classic one; give a pattern, which is a Python "
@@ -80,7 +76,6 @@ class ClassicMember(GroupMember):
         self._join_again()
 
     def metadata_changed(self) -> None:
-        """Rejoin if partition counts changed since this leader assigned them."""
         counts = self._cluster.metadata.counts()
         if any(counts.get(topic, known) != known for topic, known in self._counts.items()):
             logger.info("group %s: topics have other partitions than were shared; sharing again", self._group)
@@ -220,7 +215,6 @@ class ClassicMember(GroupMember):
             return answer
 
     async def _stay(self) -> None:
-        """Wait until the group, the subscription or the reader requires a rebalance."""
         while not self._rejoin:
             await self._wait_for_news()
             if self._is_overdue:

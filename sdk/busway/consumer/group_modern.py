@@ -1,6 +1,5 @@
 """Membership loop of a consumer group (KIP-848).
 
-Here: processing an assignment in steps: revoke, take over, acknowledge.
 Not here: heartbeats (`heartbeat_modern`), what both protocols share (`group`).
 
 Heartbeats, and with them the member epoch, advance in a separate thread. This loop processes only the latest response.
@@ -193,7 +192,6 @@ class ModernMember(GroupMember):
     # The names of topics
 
     async def _learn_names(self, share: Share) -> None:
-        """Look up the names of assigned topic ids."""
         self._take_names(_topics(share))
         if missing := _topics(share) - self._names.keys():
             with contextlib.suppress(BuswayError):

@@ -51,8 +51,6 @@ class Topics(Protocol):
 
 
 class Places(Protocol):
-    """Positions chosen by resets and seeks."""
-
     def places(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the uncommitted ones, of partitions without a record since."""
 
@@ -94,14 +92,11 @@ class HandedOut:
         self._member: GroupMetadata | None = None
         self.in_transaction = False
         self._taken: dict[TopicPartition, _Handed] = {}
-        """Records of the transaction that is being committed."""
         self._places: dict[TopicPartition, OffsetAndMetadata] = {}
-        """Positions without records in that transaction."""
 
     # Called by the consumer
 
     def polling(self) -> None:
-        """Forget refused records: the program polls again."""
         for partition in self._refused:
             self._handed.pop(partition, None)
         self._refused.clear()
@@ -122,7 +117,7 @@ class HandedOut:
         known.behind = behind
 
     def sought(self, partition: TopicPartition) -> None:
-        """Record a seek outside a transaction: its position is committed, not earlier records."""
+        """Record a seek outside a transaction; its position is committed, not earlier records."""
         known = self._handed.get(partition)
         if known is None or self.in_transaction:
             return
@@ -146,7 +141,6 @@ class HandedOut:
     # Permission to commit
 
     def metadata(self) -> GroupMetadata:
-        """Return the member of the last poll, with this object as a producer's guard."""
         member = (self._member if self._consumer.is_subscribed() else None) or self._consumer.member()
         return dataclasses.replace(member, guard=self)
 
@@ -261,7 +255,6 @@ class HandedOut:
         return offsets | self._places, dataclasses.replace(member, guard=None)
 
     def _behind(self, partition: TopicPartition, known: _Handed) -> OffsetAndMetadata:
-        """Return the position to commit, past markers and aborted records, or as sought."""
         position = self._consumer.known_position(partition)
         if position is None or position == known.behind.offset or known.tenure != self._consumer.tenure(partition):
             return known.behind
@@ -290,7 +283,6 @@ class HandedOut:
                 self._consumer.seek(partition, known.first)
 
     def _is_here(self, partition: TopicPartition, known: _Handed) -> bool:
-        """Return whether the partition was kept without a break and its topic not recreated."""
         is_kept = known.tenure is not None and known.tenure == self._consumer.tenure(partition)
         return is_kept and not self._is_replaced(partition, known)
 

@@ -39,7 +39,6 @@ class PollTracker:
             self._polled_s = now_s
 
     def since_poll_s(self) -> float:
-        """Return the seconds since the last poll; 0 before the first."""
         now_s = REAL_TIME.monotonic_s()
         with self._lock:
             return 0.0 if self._polled_s is None else now_s - self._polled_s
@@ -65,8 +64,6 @@ OnResponse = Callable[..., None]
 
 
 class CoordinatorContact:
-    """Reachability of the coordinator, and the backoff while it fails."""
-
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
         self._backoff = coordinator.backoff()
@@ -105,7 +102,6 @@ class CoordinatorContact:
 
 
 def is_overdue(group: str, reader: PollTracker, pace: HeartbeatTimings) -> bool:
-    """Return, and log, whether the reader exceeded max_poll_interval_ms."""
     since_poll_s = reader.since_poll_s()
     if since_poll_s <= pace.reader_s:
         return False

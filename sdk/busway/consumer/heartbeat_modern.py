@@ -59,7 +59,6 @@ class HeartbeatSession:
             self._woken.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait until the next heartbeat is due or the state has news."""
         self._woken.clear()
         if self.state.has_news:
             return
@@ -88,7 +87,6 @@ async def converse(
     pace: HeartbeatTimings,
     on_response: OnResponse,
 ) -> None:
-    """Send heartbeats until the session ends or the reader is overdue."""
     state, contact = session.state, CoordinatorContact(coordinator)
     identity = state.identity
     last: TargetAssignment | None = None

@@ -45,7 +45,6 @@ class _Thread:
             return self._loop
 
     def leave(self) -> None:
-        """Release the thread. The last user stops it."""
         with self._lock:
             self._users -= 1
             if not self._users and self._loop is not None:
@@ -107,7 +106,6 @@ class HeartbeatThread:
             self._loop.call_soon_threadsafe(self._end)
 
     def abort(self) -> None:
-        """Stop heartbeats and drop the connections, as if the process were killed."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._drop)
 

@@ -19,7 +19,6 @@ ABORT = 0
 
 
 def take_aborted(assigned: FetchPosition, transactions: Iterable[AbortedTransaction]) -> None:
-    """Register a fetch's aborted transactions, before its batches are decoded."""
     for aborted in transactions:
         heapq.heappush(assigned.aborted, (aborted.first_offset, aborted.producer_id))
 

@@ -1,6 +1,6 @@
 """Callbacks for rebalances.
 
-Not here: when it is called (`group_classic`, `group_modern`).
+Not here: when they are called (`group`).
 """
 
 from busway.types import TopicPartition

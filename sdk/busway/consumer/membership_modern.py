@@ -73,14 +73,12 @@ class HeartbeatState:
 
     @property
     def has_news(self) -> bool:
-        """Whether a heartbeat is needed before the next is due."""
         return self._known != _KnownState(self._subscription, self._acknowledged)
 
     def wants(self, subscription: DesiredSubscription) -> None:
         self._subscription = subscription
 
     def has(self, share: Share, *, done: bool) -> None:
-        """Set the owned partitions; `done` acknowledges the assignment."""
         self._has = share
         self._acknowledged += done
 
@@ -143,6 +141,5 @@ def leave_request(identity: Identity) -> ConsumerGroupHeartbeatRequest:
 
 
 def resolved(share: Share, names: Mapping[UUID, str]) -> tuple[Share, frozenset[UUID]]:
-    """Return the partitions with a known topic name, and the other topic ids."""
     known = frozenset(partition for partition in share if partition[0] in names)
     return known, frozenset(topic_id for topic_id, _ in share if topic_id not in names)

@@ -102,8 +102,8 @@ class GroupOffsets:
         without a break are committed. Other offsets, sent in the new generation, would undo the new owners' commits.
 
         Raises:
-            CommitFailed: partitions moved, or the member was out of its group. ConnectionFailed, RequestTimedOut: after
-            the request timeout.
+            CommitFailed: partitions moved, or the member was out of its group.
+            ConnectionFailed, RequestTimedOut: after the request timeout.
         """
         if not offsets:
             return

@@ -20,8 +20,6 @@ RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
 class PositionResolver:
-    """Resolver of initial positions. `committed` leaves out partitions without an offset."""
-
     def __init__(
         self,
         look_ups: OffsetLookup,
@@ -52,7 +50,7 @@ class PositionResolver:
         return problems
 
     async def by_policy(self, leader: int, chosen: Sequence[FetchPosition]) -> dict[FetchPosition, BuswayError]:
-        """Set positions at the start or end of the logs of one leader; return errors by partition."""
+        """Set positions at an end of the logs of one leader; return errors by partition."""
         generations = {assigned: assigned.number for assigned in chosen}
         wanted = {assigned.partition: RESETS[assigned.reset] for assigned in chosen}
         answers, refused = await self._look_ups.on(leader, wanted)

@@ -75,11 +75,9 @@ class Topics:
         await self._cluster.ensure_topics(names)
 
     def forget(self) -> None:
-        """Stop: the partitions are assigned manually."""
         self._subscribed = False
 
     async def watch(self) -> None:
-        """Look for new topics and partitions until cancelled."""
         while True:
             await REAL_TIME.sleep(self._max_age_s)
             if self._subscribed:

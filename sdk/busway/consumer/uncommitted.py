@@ -1,4 +1,4 @@
-"""Uncommitted offsets of a consumer: handed out and handled, or chosen by resets and seeks.
+"""Uncommitted offsets of a consumer.
 
 Not here: committing (`offsets`), permission to commit (`handed_out`).
 """
@@ -36,7 +36,6 @@ class Uncommitted:
         self._places.pop(partition, None)
 
     def place(self, partition: TopicPartition, offset: int) -> None:
-        """Record a seek, which replaces what was handed out."""
         self._handed_out.pop(partition, None)
         self._begin(partition, OffsetAndMetadata(offset))
 
@@ -72,14 +71,12 @@ class Uncommitted:
             self._begin(partition, offset)
 
     def places(self) -> Offsets:
-        """Return positions chosen by resets and seeks, without a record since."""
         self.take_resets()
         return {
             partition: offset for partition, offset in self._places.items() if self._handled.get(partition) is offset
         }
 
     def placed(self, places: Offsets) -> None:
-        """Mark positions as committed; later ones stay."""
         for partition, offset in places.items():
             if self._handled.get(partition) is offset:
                 del self._handled[partition]

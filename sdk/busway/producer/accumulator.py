@@ -83,7 +83,7 @@ class _Queue:
     spent: int | None = None
 
     def renew(self, *, identity: bool) -> None:
-        """Start sequence 0 of the next epoch or a new producer id; encode the waiting batch again."""
+        """Start sequence 0 of the next epoch or a new producer id."""
         self.next_sequence = 0
         if identity or self.epoch == EPOCH_MAX:
             self.spent, self.producer_id = self.producer_id, -1
@@ -106,7 +106,6 @@ class Accumulator:
         self._transactional = transactional
         self._queues: dict[Partition, _Queue] = {}
         self.buffered = 0
-        """Bytes of waiting and in-flight records."""
         self.flushing = 0
 
     def append(  # noqa: PLR0917 - called for every record: keyword arguments would cost a tenth of its time
@@ -153,7 +152,7 @@ class Accumulator:
         return opened or builder.size_bytes >= queue.batch_size
 
     def common(self, partition: Partition, timestamp_ms: int, make_future: Callable[[], Any]) -> Any:
-        """Return the batch's shared future, extended to the last record, of this timestamp."""
+        """Return the batch's shared future, extended to the last record."""
         batch = self._queues[partition].batches[-1]
         if batch.common is None:
             batch.common = make_future()
@@ -162,7 +161,6 @@ class Accumulator:
         return batch.common
 
     def ready(self, now: float) -> tuple[list[Partition], float | None]:
-        """Return partitions whose first batch is due, and when the next will be."""
         ready = []
         soonest: float | None = None
         for partition, queue in self._queues.items():
@@ -180,7 +178,6 @@ class Accumulator:
         return ready, soonest
 
     def lacks_identity(self, partition: Partition, producer_id: int) -> bool:
-        """Return whether the partition needs a producer id other than this one."""
         queue = self._queues[partition]
         return queue.producer_id < 0 and queue.spent == producer_id
 

@@ -10,10 +10,7 @@ from busway_protocol.partitioning import partition_for_key
 
 
 class Partitioner:
-    """Chooser of partitions.
-
-    Records without a key stay in one partition for a batch, then move to a random one (KIP-480).
-    """
+    """Chooser of partitions. Records without a key stay in one for a batch, then move to a random one (KIP-480)."""
 
     def __init__(self, metadata: ClusterMetadata, options: ProducerOptions) -> None:
         self._metadata = metadata

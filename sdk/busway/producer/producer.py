@@ -286,17 +286,12 @@ class Producer:
             self._placing.given(topic, partition)
 
     async def choose(self, topic: str, key: bytes | None, size: int) -> int:
-        """Return the partition that `send` would choose.
-
-        Raises:
-            BrokerError: the topic is not available.
-        """
+        """Return the partition that `send` would choose; raise `BrokerError`."""
         if topic not in self._cluster.metadata.topics:
             await self._ensure(topic)
         return self._placing.choose(topic, key, size)
 
     def _check_running(self) -> int:
-        """Return the number of the open transaction; 0 without transactions."""
         if self._task is None or self._task.done():
             raise NotRunning("the producer is not running; use `async with Producer(...)` or await start()")
         return 0 if self._transactions is None else self._transactions.require_open()
@@ -335,7 +330,6 @@ class Producer:
         return await (await self.send(topic, value, key, **options))
 
     async def flush(self) -> None:
-        """Wait until everything sent so far is acknowledged or has failed."""
         await self._flushed(None)
 
     async def _flushed(self, timeout_s: float | None) -> bool:
@@ -448,6 +442,5 @@ class Producer:
         return self._placing.count(topic)
 
     async def partition_for(self, topic: str, key: bytes) -> int:
-        """Return the partition of a key."""
         await self._cluster.ensure_topics([topic])
         return self._placing.choose(topic, key, len(key))

@@ -367,7 +367,6 @@ class Sender:
                 self._fail(batch, problem)
 
     def left(self) -> dict[Partition, int]:
-        """Count unacknowledged records by partition."""
         counts: dict[Partition, int] = {}
         for batch in self._accumulator.all_batches():
             if not batch.given_up:
@@ -375,7 +374,6 @@ class Sender:
         return counts
 
     async def stop(self) -> None:
-        """Cancel requests in flight and fail what is left."""
         for task in tuple(self._requests):
             task.cancel()
         if self._requests:

@@ -43,9 +43,7 @@ SOON_S: Final = 0.02
 """Delay after CONCURRENT_TRANSACTIONS: the previous transaction usually ends within milliseconds."""
 FEATURE: Final = "transaction.version"
 IMPLICIT_FROM: Final = 2
-"""First level of the feature with implicit additions to a transaction."""
 PRODUCE_BEFORE: Final = 11
-"""Last Produce version without implicit additions."""
 _PURPOSE: Final = "transactions"
 _ADD_BY_CLIENTS: Final = 3
 _END_BEFORE: Final = 4
@@ -64,7 +62,6 @@ _PERMANENT: Final = frozenset(
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
 )
-"""Errors that any later transaction of this producer would get as well."""
 _ENDS_ABORTABLY: Final = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.UNKNOWN_PRODUCER_ID})
 _GROUP_MOVED_ON: Final = frozenset(
     {
@@ -120,7 +117,6 @@ class TransactionRequests:
         return Identity(answer.producer_id, answer.producer_epoch), level >= IMPLICIT_FROM
 
     async def add_partitions(self, identity: Identity, partitions: Collection[tuple[str, int]]) -> None:
-        """Add partitions to the transaction, for brokers where Produce does not."""
         topics: dict[str, AddPartitionsToTxnTopic] = {}
         for name, partition_index in partitions:
             topics.setdefault(name, AddPartitionsToTxnTopic(name=name, partitions=[])).partitions.append(
@@ -147,7 +143,6 @@ class TransactionRequests:
             raise self._refused(code, f"adding {names} to the transaction")
 
     async def add_offsets(self, identity: Identity, group_id: str) -> None:
-        """Add a group to the transaction, for brokers where TxnOffsetCommit does not."""
         request = AddOffsetsToTxnRequest(
             transactional_id=self._id,
             producer_id=identity.producer_id,
@@ -166,7 +161,6 @@ class TransactionRequests:
         *,
         implicit: bool,
     ) -> None:
-        """Send offsets, pending until the transaction ends."""
         topics: dict[str, TxnOffsetCommitRequestTopic] = {}
         for partition, offset in offsets.items():
             topic = topics.setdefault(partition.topic, TxnOffsetCommitRequestTopic(name=partition.topic, partitions=[]))
@@ -285,14 +279,12 @@ class TransactionRequests:
         return TransactionFailed(f"{head}: {self._text_of(code)} ({code.name})", code)
 
     def fenced_text(self) -> str:
-        """Explain a newer epoch of this producer at the brokers."""
         text = "another producer with the same transactional_id has taken over"
         if overdue := self._overdue():
             text = f"the transaction was aborted, {overdue}, or {text}"
         return f"{text}; nothing of this transaction is committed. Stop this producer; start a new one if it is the one that should work"
 
     def _overdue(self) -> str:
-        """Explain that the transaction exceeded its timeout; empty if it did not."""
         open_s = 0.0 if self.opened_at is None else REAL_TIME.now_s() - self.opened_at
         if open_s * 1000 < self._timeout_ms:
             return ""

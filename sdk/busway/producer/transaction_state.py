@@ -15,11 +15,9 @@ class State(Enum):
     READY = auto()
     OPEN = auto()
     BROKEN = auto()
-    """A part of the transaction is lost: it must be aborted."""
     COMMITTING = auto()
     ABORTING = auto()
     OVER = auto()
-    """Fenced, or refused permanently."""
 
 
 class Event(Enum):
@@ -31,9 +29,7 @@ class Event(Enum):
     """May repeat while an abort has no response."""
     ENDED = auto()
     BREAK = auto()
-    """The transaction cannot be committed."""
     DIE = auto()
-    """No later transaction of this producer can be committed."""
 
 
 TABLE: Final[Mapping[State, Mapping[Event, State]]] = {

@@ -37,8 +37,6 @@ class Outgoing(Protocol):
 
 
 class Input(Protocol):
-    """Source of the offsets committed with a transaction."""
-
     def begin(self) -> None:
         """Collect what is handed out from now on, or raise InvalidTransactionState."""
 
@@ -66,9 +64,7 @@ class Transactions:
         self._groups: set[str] = set()
         self._input: Input | None = None
         self._has_input = False
-        """The input's offsets are part of the transaction."""
         self._started = False
-        """The coordinator has this transaction."""
         self._maybe_started = False
         """It may have it: an addition was requested, without a response."""
         self._lost_track = False
@@ -79,7 +75,6 @@ class Transactions:
         self._ending: asyncio.Task[None] | None = None
 
     async def identify(self) -> None:
-        """Take the transactional id over, also after a restart."""
         self._state, self._problem, self._lost_track = State.NEW, None, False
         self._input = None
         self.identity, self.implicit = await self._requests.identify()
@@ -103,7 +98,6 @@ class Transactions:
             raise InvalidTransactionState("the transaction that this belonged to has ended meanwhile")
 
     def is_open(self, number: int) -> bool:
-        """Return whether this transaction can still be ended."""
         return self.number == number and self._state in {State.OPEN, State.BROKEN}
 
     def _raise_problem(self) -> None:
@@ -117,7 +111,6 @@ class Transactions:
         return self._state in {State.OPEN, State.COMMITTING}
 
     def lacks(self, partition: Partition) -> bool:
-        """Return whether the partition must be added before a send."""
         return not self.implicit and partition not in self._partitions
 
     def sent(self, partition: Partition) -> None:
@@ -225,7 +218,6 @@ class Transactions:
             raise
 
     async def _send_input(self) -> None:
-        """Send the input's offsets, once."""
         if self._input is None or self._has_input:
             return
         try:

@@ -34,12 +34,7 @@ class _Writer:
 
 
 class AvroCodec(Generic[T]):
-    """Avro bodies of values of one type.
-
-    Args:
-        kind: a dataclass, a struct or any type that `infer` takes; `dict` with a `schema` leaves values plain.
-        schema: the Avro schema, if not that of `kind`.
-    """
+    """Avro bodies of values of `kind`, any type that `infer` takes; `dict` with a `schema` leaves values plain."""
 
     def __init__(self, kind: type[T], schema: AvroSchema | None = None) -> None:
         self.kind = kind
@@ -99,7 +94,6 @@ class AvroCodec(Generic[T]):
         return data
 
     def _misfit(self, value: T, problem: Exception) -> str:
-        """Name the field that does not fit, or return the library's message."""
         try:
             plain: Any = value if self._out is None else self._out(value)
             fastavro.validation.validate(plain, self._parsed, raise_errors=True)

@@ -28,7 +28,6 @@ USE_DEFAULT: Final = object()
 _INT32: Final = range(-(2**31), 2**31)
 _FLOAT32_MAX: Final = 3.4028235677973366e38
 _AS_THEY_ARE: Final = frozenset({type(None), bool, int, float, str, bytes})
-"""Types that fastavro reads unchanged; unions of only these need no conversion."""
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 Names = Mapping[type, str]
 
@@ -131,7 +130,6 @@ def _from_keys(kind: Any, names: list[str], converts: list[tuple[str, Convert]])
 
 
 def _nearest(table: Mapping[type, tuple[str, Convert | None]], value: Any) -> tuple[str, Convert | None]:
-    """Find the branch of a subclass's value, or of a float's int."""
     for kind in type(value).__mro__:
         if kind in table:
             return table[kind]

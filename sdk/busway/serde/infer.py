@@ -109,7 +109,6 @@ def infer_named(kind: Any) -> Inferred:
 
 
 def branch(kind: Any, names: Mapping[type, str]) -> str:
-    """Return a union member's name: a named type's, otherwise the Avro type."""
     kind, extras = unwrap(kind)
     for extra in extras:
         if isinstance(extra, AvroType):
@@ -253,7 +252,6 @@ class _Inference:
         return schema_field
 
     def _named(self, kind: str, cls: type, at: str, space: str) -> tuple[dict[str, Any], str]:
-        """The beginning of a named schema, and the namespace inside it."""
         own = getattr(cls, "__avro_namespace__", space)
         if not _is_name(cls.__name__):
             raise CannotInfer(f"{at}: {cls.__name__!r} is no name in Avro: letters of a to z, digits and _")

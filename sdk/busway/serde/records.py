@@ -111,7 +111,6 @@ def fields(kind: type) -> list[FieldType]:
 
 
 def _key(kind: Any, name: str, hint: Any) -> FieldType:
-    """Describe a TypedDict's key; a missing optional key is null in Avro."""
     if typing.get_origin(hint) in {Required, NotRequired}:
         (hint,) = typing.get_args(hint)
     if name in kind.__required_keys__:

@@ -19,13 +19,7 @@ _UNKNOWN_MAX: Final = 1000
 
 
 class RegisteredAvro:
-    """Framed Avro of one type for one topic.
-
-    Args:
-        registry: for the type's schema and those of other writers.
-        naming: of the subject.
-        register: register the type's schema at start; otherwise it must be registered already.
-    """
+    """Framed Avro of one type for one topic. Without `register`, the schema must be registered already."""
 
     def __init__(
         self,
@@ -64,7 +58,6 @@ class RegisteredAvro:
         return id_in(self._registry.url, answer)
 
     def encode(self, value: Any) -> bytes:
-        """Return the framed body; raise `Unencodable`."""
         if self._prefix is None:
             raise Unencodable(f"the schema of {self._codec.name} is not registered yet; start the app first")
         return self._codec.encode(value, self._prefix)

@@ -58,7 +58,6 @@ class RegistryClient:
         self._address = url.rstrip("/")
         scheme, _, rest = self._address.rpartition("://")
         self.url = f"{scheme}://{rest.rpartition('@')[2]}"
-        """Address without credentials, for error messages."""
         self._timeout_s = timeout_s
         self._http: httpx2.AsyncClient | None = None
         self._schemas: dict[int, str] = {}
@@ -131,7 +130,6 @@ class RegistryClient:
         return str((await self.request("GET", path))["compatibilityLevel"])
 
     async def set_compatibility(self, level: str, subject: str | None = None) -> None:
-        """Set the level of a subject or of the registry."""
         await self.request(
             "PUT", f"/config/{quote(subject, safe='')}" if subject else "/config", {"compatibility": level}
         )
@@ -143,7 +141,6 @@ class RegistryClient:
         return versions
 
     async def _once(self, key: Any, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Share one request among concurrent callers of the same key."""
         if key not in self._under_way:
             task = asyncio.ensure_future(self.request(method, path, body))
             self._under_way[key] = task

@@ -13,7 +13,6 @@ _VERSION: Final = re.compile(r"oldSchemaVersion: ?(\d+)")
 _LEVEL: Final = re.compile(r"compatibility: ?'(\w+)'")
 _MORE: Final = re.compile(r"\{more:'(.*?)'\}")
 _WRITES: Final = " writes: "
-"""Separates the remedy in Busway's descriptions; other registries have none."""
 
 
 def breaches(messages: Sequence[str]) -> list[str]:

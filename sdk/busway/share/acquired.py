@@ -29,8 +29,6 @@ Range = tuple[int, int, int]
 
 @dataclass(slots=True)
 class Taken:
-    """Records to hand out, ranges to settle, and why some are unreadable."""
-
     records: list[Record] = field(default_factory=list)
     settled: list[Range] = field(default_factory=list)
     problem: DamagedData | None = None
@@ -127,7 +125,6 @@ class Acquired:
         taken.settled += self._cut(header.last_offset, GAP)
 
     def _end(self, taken: Taken) -> None:
-        """Settle offsets behind the last batch: no record, or damaged beyond batches."""
         problem, self._broken = self._broken, None
         if problem is None and self._whole:
             taken.settled += self._cut(None, GAP)

@@ -204,7 +204,6 @@ class ShareFetcher:
         return result
 
     async def arrival(self, timeout_s: float, limit: int) -> None:
-        """Request at most `limit` records; wait for an arrival or the timeout."""
         self._arrived.clear()
         self._demand = limit
         self._wake.set()
@@ -250,7 +249,6 @@ class ShareFetcher:
         return [future for leader in self._leaders.values() for future in leader.futures()]
 
     async def close(self) -> None:
-        """Send pending acknowledgements and end the sessions, which releases held records."""
         self._closing = True
         self._demand = 0
         if busy := [leader.task for leader in self._leaders.values() if leader.task is not None]:

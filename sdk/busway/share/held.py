@@ -45,7 +45,7 @@ class PendingAcknowledgement:
 
 @dataclass(slots=True, eq=False)
 class AcknowledgementSet:
-    """Acknowledgements of one partition and request, by first offset: only renewals, or none."""
+    """Acknowledgements of one partition and request: only renewals, or none."""
 
     words: dict[int, PendingAcknowledgement] = field(default_factory=dict)
 
@@ -67,7 +67,6 @@ class AcknowledgementSet:
         return result
 
     def halves(self) -> "list[AcknowledgementSet]":
-        """Split in two by offset."""
         words = sorted(self.words.items())
         middle = (len(words) + 1) // 2
         return [AcknowledgementSet(dict(part)) for part in (words[:middle], words[middle:]) if part]
@@ -116,7 +115,6 @@ class Lane:
         return removed
 
     def tear(self, refused: AcknowledgementSet) -> None:
-        """Send refused acknowledgements again in halves."""
         self._apart.extend(refused.halves())
 
     def take(self) -> AcknowledgementSet:
@@ -170,7 +168,6 @@ class HeldPartition:
             del self.until_s[offset]
 
     def acknowledge(self, offset: int, kind: int) -> "asyncio.Future[None]":
-        """Acknowledge a record; a renewed one stays held."""
         renewal = self.renewals.find(offset)
         if kind == RENEW:
             if renewal is None:
@@ -222,7 +219,6 @@ class HeldPartition:
             part.done(problem)
 
     def lose(self, problem: AcknowledgementFailed) -> None:
-        """Fail everything: nothing is held any more."""
         for word in (*self.renewals.words(), *self.final.words()):
             word.done(problem)
         self.renewals, self.final = Lane(), Lane()

@@ -65,7 +65,6 @@ class Leader:
         self.is_fetching = False
         self.retry_at = 0.0
         self.lock_s = 0.0
-        """Lock time of records; 0 until known."""
         self.acquired: deque[tuple[HeldPartition, Acquired]] = deque()
         self._has_renewed = False
         self._ids: dict[TopicPartition, Id] = {}
@@ -87,9 +86,9 @@ class Leader:
         return any(held.renewals for held in self._held.values())
 
     def is_urgent(self, wanted: Container[Id]) -> bool:
-        """Return whether acknowledgements are pending that a fetch of these partitions cannot carry.
+        """Report whether a fetch of these partitions cannot carry all pending acknowledgements.
 
-        These are renewals, parts of refused requests, and those of other partitions.
+        Such are renewals, parts of refused requests, and those of other partitions.
         """
         return any(
             held.renewals or held.final.is_torn or (held.final and key not in wanted)
@@ -194,7 +193,6 @@ class Leader:
             await self._send_acknowledgements(pending)
 
     async def close(self) -> None:
-        """Send pending acknowledgements, then end the session, which releases held records."""
         self._drop_renewals(AcknowledgementFailed("the consumer ends, its records are released"))
         while pending := self._take_waiting():
             await self._send_acknowledgements(pending)
@@ -216,7 +214,6 @@ class Leader:
         self._unanswered(sent)
 
     async def _can_renew(self) -> bool:
-        """Return whether the broker renews locks; otherwise fail pending renewals."""
         try:
             connection = await self._cluster.connection(self.node, _PURPOSE)
             if connection.version(ApiKey.SHARE_ACKNOWLEDGE) >= _RENEWS:
@@ -236,7 +233,6 @@ class Leader:
                     word.done(problem)
 
     async def _send(self, request: Any, sent: dict[Id, AcknowledgementSet]) -> Any:
-        """Return the response; any error ends the session."""
         try:
             connection = await self._cluster.connection(self.node, _PURPOSE)
             answer = await connection.request(request)
@@ -280,7 +276,6 @@ class Leader:
             about.done(AcknowledgementFailed(f"broker {self.node} did not respond to the acknowledgement"))
 
     def _lose(self, sent: Mapping[Id, AcknowledgementSet], problem: BuswayError) -> None:
-        """End the session: the leader releases what was acquired in it."""
         self.session.ended()
         failed = AcknowledgementFailed(f"the session with broker {self.node} is over: {problem}")
         failed.__cause__ = problem

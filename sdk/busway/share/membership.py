@@ -161,7 +161,6 @@ class ShareMember:
             await REAL_TIME.sleep(_READER_LOOK_S)
 
     async def leave(self) -> None:
-        """Leave the group, so that others get its partitions at once."""
         if self.epoch == _JOIN:
             return
         request = ShareGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, member_epoch=_LEAVE)

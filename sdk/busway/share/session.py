@@ -48,7 +48,6 @@ class ShareSession:
         self.partitions.clear()
 
     def fetch(self, wanted: Iterable[Id], pending: Mapping[Id, AcknowledgementSet], limit: int) -> ShareFetchRequest:
-        """Build a request for at most `limit` records of exactly these partitions."""
         options = self._options
         wanted_ids = set(wanted)
         assert pending.keys() <= wanted_ids, "acknowledgements of other partitions would add them to the session"

@@ -1,4 +1,4 @@
-"""Consumers' bytes in JoinGroup and SyncGroup: subscriptions and assignments, versions 0 to 3.
+"""Consumers' subscriptions and assignments in JoinGroup and SyncGroup, versions 0 to 3.
 
 Here: types and framing (int16 version first).
 Not here: the assignors. A version above 3 is read as 3, since later ones only add at the end.
@@ -23,8 +23,6 @@ _PREFIX: Final = struct.Struct(">h")
 
 @wire_struct
 class OwnedTopicPartition:
-    """A topic's partitions owned before."""
-
     topic: Annotated[TopicName, since(1)] = ""
     partitions: Annotated[list[Int32], since(1)] = field(default_factory=list)
 

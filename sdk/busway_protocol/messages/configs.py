@@ -21,8 +21,6 @@ class DescribeConfigsResource:
 
 @message(api_key=32, direction="request", versions=(1, 4), flexible=4)
 class DescribeConfigsRequest:
-    """Request for settings of topics, brokers and groups."""
-
     resources: list[DescribeConfigsResource]
     include_synonyms: Annotated[Bool, since(1)] = False
     include_documentation: Annotated[Bool, since(3)] = False

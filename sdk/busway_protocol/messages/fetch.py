@@ -37,8 +37,6 @@ class ReplicaState:
 
 @struct
 class FetchPartition:
-    """Offset and size limit for a partition, and the reader's epochs."""
-
     partition: Int32
     current_leader_epoch: Annotated[Int32, since(9), ignorable] = -1
     fetch_offset: Int64
@@ -51,8 +49,6 @@ class FetchPartition:
 
 @struct
 class FetchTopic:
-    """Requested partitions of a topic."""
-
     topic: Annotated[TopicName, until(12), ignorable] = ""
     topic_id: Annotated[Uuid, since(13), ignorable] = ZERO_UUID
     partitions: list[FetchPartition]
@@ -95,7 +91,7 @@ class EpochEndOffset:
 
 @struct
 class LeaderIdAndEpoch:
-    """Current leader, which saves a metadata request (KIP-951)."""
+    """Current leader (KIP-951)."""
 
     leader_id: Annotated[BrokerId, since(12)] = -1
     leader_epoch: Annotated[Int32, since(12)] = -1
@@ -119,8 +115,6 @@ class AbortedTransaction:
 
 @struct
 class PartitionData:
-    """Batches of a partition, its high watermark, last stable offset and start."""
-
     partition_index: Int32
     error_code: Int16
     high_watermark: Int64
@@ -143,8 +137,6 @@ class FetchableTopicResponse:
 
 @struct
 class NodeEndpoint:
-    """Address of a leader in the response (KIP-951)."""
-
     node_id: Annotated[BrokerId, since(16)] = 0
     host: Annotated[Str, since(16)] = ""
     port: Annotated[Int32, since(16)] = 0

@@ -61,8 +61,6 @@ class FindCoordinatorResponse:
 
 @struct
 class JoinGroupRequestProtocol:
-    """An assignor of the member, and its subscription as bytes."""
-
     name: Str
     metadata: Bytes
 
@@ -81,8 +79,6 @@ class JoinGroupRequest:
 
 @struct
 class JoinGroupResponseMember:
-    """A member and its subscription; for the leader only."""
-
     member_id: Str
     group_instance_id: Annotated[NullableStr, since(5), ignorable] = None
     metadata: Bytes
@@ -105,8 +101,6 @@ class JoinGroupResponse:
 
 @struct
 class SyncGroupRequestAssignment:
-    """Assignment of one member as bytes."""
-
     member_id: Str
     assignment: Bytes
 
@@ -183,8 +177,6 @@ class LeaveGroupResponse:
 
 @message(api_key=15, direction="request", versions=(0, 6), flexible=5)
 class DescribeGroupsRequest:
-    """Request for state and members of groups."""
-
     groups: list[GroupId]
     include_authorized_operations: Annotated[Bool, since(3)] = False
 
@@ -219,8 +211,6 @@ class DescribeGroupsResponse:
 
 @message(api_key=16, direction="request", versions=(0, 5), flexible=3)
 class ListGroupsRequest:
-    """Request for one broker's groups, by state and type."""
-
     states_filter: Annotated[list[Str], since(4)] = field(default_factory=list)
     types_filter: Annotated[list[Str], since(5)] = field(default_factory=list)
 
@@ -261,8 +251,6 @@ class DeleteGroupsResponse:
 
 @struct
 class OffsetCommitRequestPartition:
-    """Next offset to read, and the reader's metadata."""
-
     partition_index: Int32
     committed_offset: Int64
     committed_leader_epoch: Annotated[Int32, since(6), ignorable] = -1
@@ -271,7 +259,7 @@ class OffsetCommitRequestPartition:
 
 @struct
 class OffsetCommitRequestTopic:
-    """Offsets of one topic, by name up to version 9, by id from 10 on."""
+    """By name up to version 9, by id from 10 on."""
 
     name: Annotated[TopicName, until(9), ignorable] = ""
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
@@ -309,7 +297,7 @@ class OffsetCommitResponse:
 
 @struct
 class OffsetFetchRequestTopic:
-    """Partitions of one topic, in single-group versions."""
+    """Topic in single-group versions."""
 
     name: Annotated[TopicName, until(7)] = ""
     partition_indexes: Annotated[list[Int32], until(7)] = field(default_factory=list)
@@ -317,7 +305,7 @@ class OffsetFetchRequestTopic:
 
 @struct
 class OffsetFetchRequestTopics:
-    """Partitions of one topic, in multi-group versions."""
+    """Topic in multi-group versions."""
 
     name: Annotated[TopicName, since(8), until(9), ignorable] = ""
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
@@ -326,7 +314,7 @@ class OffsetFetchRequestTopics:
 
 @struct
 class OffsetFetchRequestGroup:
-    """Requested offsets of a group; null topics request all."""
+    """Null topics request all."""
 
     group_id: Annotated[GroupId, since(8)] = ""
     member_id: Annotated[NullableStr, since(9), ignorable] = None
@@ -359,7 +347,7 @@ class OffsetFetchResponsePartition:
 
 @struct
 class OffsetFetchResponseTopic:
-    """Committed offsets of one topic, in single-group versions."""
+    """Topic in single-group versions."""
 
     name: Annotated[TopicName, until(7)] = ""
     partitions: Annotated[list[OffsetFetchResponsePartition], until(7)] = field(default_factory=list)
@@ -378,7 +366,7 @@ class OffsetFetchResponsePartitions:
 
 @struct
 class OffsetFetchResponseTopics:
-    """Committed offsets of one topic, in multi-group versions."""
+    """Topic in multi-group versions."""
 
     name: Annotated[TopicName, since(8), until(9), ignorable] = ""
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID

@@ -54,8 +54,6 @@ class Assignment:
 
 @message(api_key=68, direction="response", versions=(0, 1), flexible=0)
 class ConsumerGroupHeartbeatResponse:
-    """Epoch of the member, and its assignment, null if unchanged."""
-
     throttle_time_ms: Int32
     error_code: Int16
     error_message: NullableStr = None
@@ -73,8 +71,6 @@ class ConsumerGroupDescribeRequest:
 
 @struct
 class DescribedTopicPartitions:
-    """Partitions of a topic, with its name."""
-
     topic_id: Uuid
     topic_name: TopicName
     partitions: list[Int32]

@@ -27,7 +27,7 @@ from busway_protocol.types import (
 
 @struct
 class MetadataRequestTopic:
-    """A requested topic, by name or from version 10 on by id."""
+    """By name, or from version 10 on by id."""
 
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
     name: Annotated[NullableStr, nullable_since(10), Entity("topicName")]
@@ -96,7 +96,7 @@ class Cursor:
 
 @message(api_key=75, direction="request", versions=(0, 0), flexible=0)
 class DescribeTopicPartitionsRequest:
-    """Request for a page of partitions, with a cursor (KIP-966)."""
+    """Request for a page of partitions (KIP-966)."""
 
     topics: list[TopicRequest]
     response_partition_limit: Int32 = 2000

@@ -62,8 +62,6 @@ class FetchSnapshotRequest:
 
 @struct
 class SnapshotLeader:
-    """Leader known to the responding node, or -1."""
-
     leader_id: BrokerId = 0
     leader_epoch: Int32 = 0
 

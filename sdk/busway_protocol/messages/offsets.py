@@ -26,8 +26,6 @@ class ListOffsetsTopic:
 
 @message(api_key=2, direction="request", versions=(1, 11), flexible=6)
 class ListOffsetsRequest:
-    """Request for offsets by timestamp; negative ones are ends of the log."""
-
     replica_id: BrokerId
     isolation_level: Annotated[Int8, since(2)] = 0
     topics: list[ListOffsetsTopic]
@@ -96,16 +94,12 @@ class OffsetForLeaderTopicResult:
 
 @message(api_key=23, direction="response", versions=(2, 4), flexible=4)
 class OffsetForLeaderEpochResponse:
-    """End offsets of the epochs."""
-
     throttle_time_ms: Annotated[Int32, since(2), ignorable] = 0
     topics: list[OffsetForLeaderTopicResult]
 
 
 @struct
 class DeleteRecordsPartition:
-    """A partition and its new first offset."""
-
     partition_index: Int32
     offset: Int64
 

@@ -29,7 +29,7 @@ class DescribableLogDirTopic:
 
 @message(api_key=35, direction="request", versions=(1, 5), flexible=2)
 class DescribeLogDirsRequest:
-    """Request for logs and their sizes; null for all."""
+    """Null for all."""
 
     topics: list[DescribableLogDirTopic] | None
 
@@ -46,8 +46,6 @@ class DescribeLogDirsPartition:
 
 @struct
 class DescribeLogDirsTopic:
-    """Logs of one topic in a directory."""
-
     name: TopicName
     partitions: list[DescribeLogDirsPartition]
 
@@ -122,7 +120,7 @@ class ReassignableTopic:
 
 @message(api_key=45, direction="request", versions=(0, 1), flexible=0)
 class AlterPartitionReassignmentsRequest:
-    """Reassignments to other brokers, or their cancellation (KIP-455)."""
+    """Reassignments, or their cancellation (KIP-455)."""
 
     timeout_ms: Int32 = 60_000
     allow_replication_factor_change: Annotated[Bool, since(1)] = True
@@ -159,7 +157,7 @@ class ListPartitionReassignmentsTopics:
 
 @message(api_key=46, direction="request", versions=(0, 0), flexible=0)
 class ListPartitionReassignmentsRequest:
-    """Request for reassignments in progress; null for all partitions."""
+    """Null for all partitions."""
 
     timeout_ms: Int32 = 60_000
     topics: list[ListPartitionReassignmentsTopics] | None = None

@@ -67,8 +67,6 @@ class LeaderIdAndEpoch:
 
 @struct
 class PartitionProduceResponse:
-    """Offset of the batch's first record, or an error."""
-
     index: Int32
     error_code: Int16
     base_offset: Int64
@@ -88,8 +86,6 @@ class TopicProduceResponse:
 
 @struct
 class NodeEndpoint:
-    """Address of a leader in the response (KIP-951)."""
-
     node_id: Annotated[BrokerId, since(10)] = 0
     host: Annotated[Str, since(10)] = ""
     port: Annotated[Int32, since(10)] = 0

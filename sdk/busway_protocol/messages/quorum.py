@@ -133,8 +133,6 @@ class EpochTopicResult:
 
 @message(api_key=53, direction="response", versions=(0, 1), flexible=1)
 class BeginQuorumEpochResponse:
-    """Acknowledgement of a voter, or a newer leader."""
-
     error_code: Int16
     topics: list[EpochTopicResult]
     node_endpoints: Annotated[list[QuorumNodeEndpoint], since(1), tag(0)] = field(default_factory=list)
@@ -192,7 +190,7 @@ class TopicQuery:
 
 @message(api_key=55, direction="request", versions=(0, 2), flexible=0)
 class DescribeQuorumRequest:
-    """Request for voters of the metadata log and their log ends (KIP-595)."""
+    """Request for voters and their log ends (KIP-595)."""
 
     topics: list[TopicQuery]
 
@@ -210,8 +208,6 @@ class ReplicaState:
 
 @struct
 class PartitionData:
-    """Leader, high watermark, voters and observers of a partition."""
-
     partition_index: Int32
     error_code: Int16
     error_message: Annotated[NullableStr, since(2), ignorable] = ""

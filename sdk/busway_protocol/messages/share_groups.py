@@ -50,8 +50,6 @@ class Assignment:
 
 @message(api_key=76, direction="response", versions=(1, 1), flexible=0)
 class ShareGroupHeartbeatResponse:
-    """Epoch of the member, and its assignment, null if unchanged."""
-
     throttle_time_ms: Int32
     error_code: Int16
     error_message: NullableStr = None
@@ -69,8 +67,6 @@ class ShareGroupDescribeRequest:
 
 @struct
 class DescribedTopicPartitions:
-    """Partitions of a topic, with its name."""
-
     topic_id: Uuid
     topic_name: TopicName
     partitions: list[Int32]
@@ -122,8 +118,6 @@ class AcknowledgementBatch:
 
 @struct
 class FetchPartition:
-    """A partition to fetch from."""
-
     partition_index: Int32
     acknowledgement_batches: list[AcknowledgementBatch]
 
@@ -136,8 +130,6 @@ class FetchTopic:
 
 @struct
 class ForgottenTopic:
-    """Partitions removed from the session."""
-
     topic_id: Uuid
     partitions: list[Int32]
 
@@ -180,8 +172,6 @@ class AcquiredRecords:
 
 @struct
 class FetchedPartition:
-    """Records of a partition, and the result of its acknowledgements."""
-
     partition_index: Int32
     error_code: Int16
     error_message: NullableStr = None
@@ -331,8 +321,6 @@ class AlterShareGroupOffsetsRequestTopic:
 
 @message(api_key=91, direction="request", versions=(0, 0), flexible=0)
 class AlterShareGroupOffsetsRequest:
-    """New start offsets of a group without members."""
-
     group_id: GroupId
     topics: list[AlterShareGroupOffsetsRequestTopic]
 
@@ -366,8 +354,6 @@ class DeleteShareGroupOffsetsRequestTopic:
 
 @message(api_key=92, direction="request", versions=(0, 0), flexible=0)
 class DeleteShareGroupOffsetsRequest:
-    """Deletion of topics from a group without members."""
-
     group_id: GroupId
     topics: list[DeleteShareGroupOffsetsRequestTopic]
 

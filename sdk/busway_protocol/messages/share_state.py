@@ -70,8 +70,6 @@ class ReadStateData:
 
 @message(api_key=84, direction="request", versions=(0, 0), flexible=0)
 class ReadShareGroupStateRequest:
-    """Request of a partition leader for the state."""
-
     group_id: Str
     topics: list[ReadStateData]
 

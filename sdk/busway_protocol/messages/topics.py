@@ -43,8 +43,6 @@ class CreatableTopicConfig:
 
 @struct
 class CreatableTopic:
-    """A topic to create: size or replica assignments, and settings."""
-
     name: TopicName
     num_partitions: Int32
     replication_factor: Int16
@@ -63,8 +61,6 @@ class CreateTopicsRequest:
 
 @struct
 class CreatableTopicConfigs:
-    """A setting of the created topic, and its source."""
-
     name: Annotated[Str, since(5)] = ""
     value: Annotated[NullableStr, since(5)] = ""
     read_only: Annotated[Bool, since(5)] = False
@@ -74,8 +70,6 @@ class CreatableTopicConfigs:
 
 @struct
 class CreatableTopicResult:
-    """Result for one topic, its id, and from version 5 on size and settings."""
-
     name: TopicName
     topic_id: Annotated[Uuid, since(7), ignorable] = ZERO_UUID
     error_code: Int16
@@ -94,7 +88,7 @@ class CreateTopicsResponse:
 
 @struct
 class DeleteTopicState:
-    """A topic to delete: by name, or by id if the name is null."""
+    """By name, or by id if the name is null."""
 
     name: Annotated[NullableStr, since(6), Entity("topicName")] = None
     topic_id: Annotated[Uuid, since(6)] = ZERO_UUID
@@ -102,8 +96,6 @@ class DeleteTopicState:
 
 @message(api_key=20, direction="request", versions=(1, 6), flexible=4)
 class DeleteTopicsRequest:
-    """Topics to delete, by name or from version 6 on by id."""
-
     topics: Annotated[list[DeleteTopicState], since(6)] = field(default_factory=list)
     topic_names: Annotated[list[TopicName], until(5), ignorable] = field(default_factory=list)
     timeout_ms: Int32
@@ -130,8 +122,6 @@ class CreatePartitionsAssignment:
 
 @struct
 class CreatePartitionsTopic:
-    """A topic, its new total of partitions, and assignments of the new ones."""
-
     name: TopicName
     count: Int32
     assignments: list[CreatePartitionsAssignment] | None

@@ -52,8 +52,6 @@ class AddPartitionsToTxnTopic:
 
 @struct
 class AddPartitionsToTxnTransaction:
-    """One transaction: its producer, and whether partitions are added or only verified."""
-
     transactional_id: Annotated[TransactionalId, since(4)] = ""
     producer_id: Annotated[ProducerId, since(4)] = 0
     producer_epoch: Annotated[Int16, since(4)] = 0
@@ -236,8 +234,6 @@ class TopicRequest:
 
 @message(api_key=61, direction="request", versions=(0, 0), flexible=0)
 class DescribeProducersRequest:
-    """Request for partitions' producers (KIP-664)."""
-
     topics: list[TopicRequest]
 
 
@@ -275,8 +271,6 @@ class DescribeProducersResponse:
 
 @message(api_key=65, direction="request", versions=(0, 0), flexible=0)
 class DescribeTransactionsRequest:
-    """Request for transactions by id (KIP-664)."""
-
     transactional_ids: list[TransactionalId]
 
 

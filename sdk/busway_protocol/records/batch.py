@@ -82,7 +82,6 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether it has a control record, which consumers never see."""
         return bool(self.attributes & CONTROL)
 
     @property
@@ -137,7 +136,7 @@ def computed_crc(batch: Buffer) -> int:
 
 
 def verify_crc(batch: Buffer, header: BatchHeader) -> None:
-    """Check the checksum of a whole batch; raise `CorruptBatch`."""
+    """Check the checksum of a whole batch, or raise `CorruptBatch`."""
     computed = computed_crc(batch)
     if computed != header.crc:
         raise CorruptBatch(

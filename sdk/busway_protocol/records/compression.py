@@ -118,14 +118,11 @@ def check_framing(codec: int, data: memoryview | bytes) -> None:
 
 
 def framing_steps(codec: int, data: memoryview | bytes) -> Generator[None, None, None]:
-    """Refuse data that this library inflates and Java's reader does not.
+    """Refuse data that Java's reader would not inflate, or not fully.
 
     Otherwise Java's clients would stop at the stored batch. Only lz4 is concerned: Java reads one frame, with
     independent blocks and no dictionary, and skips what follows. Yields after every `BLOCKS_A_STEP` blocks of lz4, and
     of snappy in Java's framing, since very many small blocks take long.
-
-    Raises:
-        DamagedCompression: Java's reader would fail, or read less.
     """
     if codec == CODECS["snappy"]:
         yield from _xerial_steps(data)

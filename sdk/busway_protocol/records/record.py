@@ -1,6 +1,5 @@
 """Reading the records of a batch.
 
-Here: `Record` and `decode_records`.
 Not here: writing (`builder`). A record is a length, attributes, timestamp and offset deltas, key, value and headers,
 all lengths zigzag varints (KIP-98). Varint code is inlined in the loop: a call for each would double its time.
 """

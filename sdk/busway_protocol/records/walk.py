@@ -47,11 +47,7 @@ class RecordWalk:
         self.earliest = self.latest = header.base_timestamp
 
     def step(self, records: int) -> bool:
-        """Check `records` more; return False after the last.
-
-        Raises:
-            CorruptBatch: they do not fill the batch as its header says.
-        """
+        """Check `records` more; return False after the last, raise `CorruptBatch` if they do not fill the batch."""
         header = self._header
         last = min(self._walked + records, header.records_count)
         try:
