@@ -31,6 +31,7 @@ class BrokerError(BuswayError):
 
     @property
     def retriable(self) -> bool:
+        """Whether a retry may succeed."""
         return self.code.retriable
 
 

@@ -11,6 +11,8 @@ from busway_protocol.records.builder import Headers
 
 
 class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
     topic: str
     partition: int
 
@@ -71,6 +73,8 @@ class RecordMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
+    """An offset to commit, with a text that is stored beside it."""
+
     offset: int
     metadata: str = ""
     leader_epoch: int = -1

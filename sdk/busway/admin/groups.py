@@ -228,6 +228,9 @@ class GroupsAdmin:
         """Remove members (KIP-345), such as those of killed processes.
 
         Their partitions are reassigned at once, not at the session timeout. Unknown members are skipped.
+
+        Raises:
+            BrokerError: the group is refused.
         """
         members = [
             MemberIdentity(member_id=member_id, reason="removed by an administrator") for member_id in member_ids

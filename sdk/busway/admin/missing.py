@@ -69,7 +69,11 @@ async def ask_for(client: Client, topics: Iterable[str]) -> None:
 
 
 async def partition_counts(client: Client, topics: Iterable[str]) -> dict[str, int]:
-    """Return the partition counts of topics; missing ones are auto-created by the brokers, as for a reader."""
+    """Return the number of partitions of topics; missing ones are auto-created by the brokers, as for a reader.
+
+    Raises:
+        BrokerError: a topic cannot be had.
+    """
     names = sorted(topics)
     cluster = ClusterClient(client.bootstrap_servers, client_id=client.name, create_topics=True)
     try:

@@ -45,6 +45,8 @@ class ShareGroupMember:
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupDescription:
+    """A share group with its members."""
+
     group_id: str
     state: str
     epoch: int

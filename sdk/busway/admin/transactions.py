@@ -32,6 +32,8 @@ _PENDING: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "Prepar
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
+    """A transactional id in a list."""
+
     transactional_id: str
     state: str
     producer_id: int

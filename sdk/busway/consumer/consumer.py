@@ -175,7 +175,7 @@ class Consumer(Positions):
             await self._group.close()
 
     def member_id(self) -> str:
-        """Member id; empty without a group or before the first join."""
+        """Return the member id; empty without a group or before the first join."""
         return self._group.membership.member_id if self._group is not None else ""
 
     def group_metadata(self) -> GroupMetadata:
@@ -276,6 +276,7 @@ class Consumer(Positions):
         self._fetcher.assign(wanted)
 
     def assignment(self) -> frozenset[TopicPartition]:
+        """Return the partitions that are read now."""
         return frozenset(self._fetcher.assigned)
 
     # Reading

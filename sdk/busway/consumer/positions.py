@@ -61,6 +61,7 @@ class Positions(ABC):
         return getattr(self._fetcher.assigned.get(partition), "position", None)
 
     def is_replaced(self, partition: TopicPartition) -> bool:
+        """Return whether the topic of the records handed out last was deleted and created again."""
         return bool(self._given.of_replaced_topics([partition]))
 
     def reset_at(self, partition: TopicPartition) -> int | None:
@@ -106,11 +107,13 @@ class Positions(ABC):
             self._find(partition).paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
+        """Hand out records again."""
         for partition in partitions:
             self._find(partition).paused = False
         self._fetcher.wake()
 
     def paused(self) -> frozenset[TopicPartition]:
+        """Return the paused partitions."""
         return frozenset(key for key, assigned in self._fetcher.assigned.items() if assigned.paused)
 
     def _find(self, partition: TopicPartition) -> Any:

@@ -27,7 +27,10 @@ _TCP: Final = (
 def keep_alive(sock: Any, timeout_s: float) -> None:
     """Enable keepalive on a socket, or asyncio's wrapper of one.
 
-    `timeout_s` is of unacknowledged data (TCP_USER_TIMEOUT, RFC 5482), at least `GONE_S`. It is the request timeout,
+    Settings that the system lacks are left out.
+
+    Args:
+        timeout_s: of unacknowledged data (TCP_USER_TIMEOUT, RFC 5482), at least `GONE_S`. It is the request timeout,
             because a slow but live broker counts too.
     """
     with contextlib.suppress(OSError):

@@ -286,7 +286,11 @@ class Producer:
             self._placing.given(topic, partition)
 
     async def choose(self, topic: str, key: bytes | None, size: int) -> int:
-        """Return the partition that `send` would choose; raise `BrokerError`."""
+        """Return the partition that `send` would choose.
+
+        Raises:
+            BrokerError: the topic is not available.
+        """
         if topic not in self._cluster.metadata.topics:
             await self._ensure(topic)
         return self._placing.choose(topic, key, size)
@@ -330,6 +334,7 @@ class Producer:
         return await (await self.send(topic, value, key, **options))
 
     async def flush(self) -> None:
+        """Wait until everything sent so far is acknowledged or has failed."""
         await self._flushed(None)
 
     async def _flushed(self, timeout_s: float | None) -> bool:
@@ -438,9 +443,11 @@ class Producer:
         return self._transactions
 
     async def partitions_for(self, topic: str) -> int:
+        """Return a topic's number of partitions."""
         await self._cluster.ensure_topics([topic])
         return self._placing.count(topic)
 
     async def partition_for(self, topic: str, key: bytes) -> int:
+        """Return the partition of a key."""
         await self._cluster.ensure_topics([topic])
         return self._placing.choose(topic, key, len(key))

@@ -43,7 +43,9 @@ SOON_S: Final = 0.02
 """Delay after CONCURRENT_TRANSACTIONS: the previous transaction usually ends within milliseconds."""
 FEATURE: Final = "transaction.version"
 IMPLICIT_FROM: Final = 2
+"""First level of the feature with implicit additions to a transaction."""
 PRODUCE_BEFORE: Final = 11
+"""Last Produce version without implicit additions."""
 _PURPOSE: Final = "transactions"
 _ADD_BY_CLIENTS: Final = 3
 _END_BEFORE: Final = 4
@@ -62,6 +64,7 @@ _PERMANENT: Final = frozenset(
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
 )
+"""Errors that any later transaction of this producer would get as well."""
 _ENDS_ABORTABLY: Final = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.UNKNOWN_PRODUCER_ID})
 _GROUP_MOVED_ON: Final = frozenset(
     {

@@ -15,9 +15,11 @@ class State(Enum):
     READY = auto()
     OPEN = auto()
     BROKEN = auto()
+    """A part of the transaction is lost: it must be aborted."""
     COMMITTING = auto()
     ABORTING = auto()
     OVER = auto()
+    """Fenced, or refused permanently."""
 
 
 class Event(Enum):
@@ -29,7 +31,9 @@ class Event(Enum):
     """May repeat while an abort has no response."""
     ENDED = auto()
     BREAK = auto()
+    """The transaction cannot be committed."""
     DIE = auto()
+    """No later transaction of this producer can be committed."""
 
 
 TABLE: Final[Mapping[State, Mapping[Event, State]]] = {

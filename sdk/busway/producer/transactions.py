@@ -64,7 +64,9 @@ class Transactions:
         self._groups: set[str] = set()
         self._input: Input | None = None
         self._has_input = False
+        """The input's offsets are part of the transaction."""
         self._started = False
+        """The coordinator has this transaction."""
         self._maybe_started = False
         """It may have it: an addition was requested, without a response."""
         self._lost_track = False

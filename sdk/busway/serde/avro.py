@@ -34,7 +34,15 @@ class _Writer:
 
 
 class AvroCodec(Generic[T]):
-    """Avro bodies of values of `kind`, any type that `infer` takes; `dict` with a `schema` leaves values plain."""
+    """Avro bodies of values of one type.
+
+    Args:
+        kind: a dataclass, a struct or any type that `infer` takes; `dict` with a `schema` leaves values plain.
+        schema: the Avro schema, if not that of `kind`.
+
+    Raises:
+        CannotInfer: `kind` has no schema.
+    """
 
     def __init__(self, kind: type[T], schema: AvroSchema | None = None) -> None:
         self.kind = kind
@@ -66,6 +74,7 @@ class AvroCodec(Generic[T]):
 
     @property
     def name(self) -> str:
+        """Full name of the record, or name of the type."""
         if isinstance(self.schema, dict):
             name = str(self.schema.get("name", self.schema["type"]))
             namespace = self.schema.get("namespace")
@@ -73,7 +82,11 @@ class AvroCodec(Generic[T]):
         return "union" if isinstance(self.schema, list) else self.schema
 
     def encode(self, value: T, prefix: bytes = b"") -> bytes:
-        """Return `prefix` and the body; raise `Unencodable` if the value does not fit the schema."""
+        """Return `prefix` and the body.
+
+        Raises:
+            Unencodable: the value does not fit the schema.
+        """
         out = io.BytesIO()
         out.write(prefix)
         try:

@@ -40,6 +40,8 @@ class RegistryRefused(BuswayError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaVersion:
+    """A version of a subject."""
+
     subject: str
     version: int
     id: int
@@ -65,6 +67,7 @@ class RegistryClient:
         self._under_way: dict[Any, asyncio.Task[Any]] = {}
 
     async def close(self) -> None:
+        """Disconnect."""
         for task in list(self._under_way.values()):
             task.cancel()
         http, self._http = self._http, None
@@ -83,7 +86,9 @@ class RegistryClient:
     async def register(self, subject: str, schema: str, *, schema_type: str = "AVRO") -> int:
         """Return the schema's id, registering it if necessary; cached.
 
-        Raise `RegistryRefused`: 409 incompatible with an earlier version (the text says where), 42201 not valid.
+        Raises:
+            RegistryRefused: 409 incompatible with an earlier version (the text says where), 42201 not valid.
+            RegistryUnreachable: no answer.
         """
         key = (subject, schema)
         if key not in self._ids:
@@ -94,21 +99,29 @@ class RegistryClient:
         return self._ids[key]
 
     async def schema(self, schema_id: int) -> str:
-        """Return the schema of an id; cached. Raise `RegistryRefused` 40403 without one."""
+        """Return the schema of an id; cached.
+
+        Raises:
+            RegistryRefused: 40403, no such schema.
+            RegistryUnreachable: no answer.
+        """
         if schema_id not in self._schemas:
             answer = await self._once(schema_id, "GET", f"/schemas/ids/{schema_id}")
             self._schemas[schema_id] = str(answer["schema"])
         return self._schemas[schema_id]
 
     async def subjects(self) -> list[str]:
+        """List all subjects."""
         subjects: list[str] = await self.request("GET", "/subjects")
         return subjects
 
     async def versions(self, subject: str) -> list[int]:
+        """List a subject's versions."""
         versions: list[int] = await self.request("GET", f"/subjects/{quote(subject, safe='')}/versions")
         return versions
 
     async def version(self, subject: str, version: int | str = "latest") -> SchemaVersion:
+        """Return a version."""
         answer = await self.request("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}")
         return SchemaVersion(
             subject=answer["subject"],
@@ -126,10 +139,12 @@ class RegistryClient:
         return [] if answer["is_compatible"] else messages or ["incompatible"]
 
     async def compatibility(self, subject: str | None = None) -> str:
+        """Return the level in force."""
         path = f"/config/{quote(subject, safe='')}?defaultToGlobal=true" if subject else "/config"
         return str((await self.request("GET", path))["compatibilityLevel"])
 
     async def set_compatibility(self, level: str, subject: str | None = None) -> None:
+        """Set the level of a subject or of the registry."""
         await self.request(
             "PUT", f"/config/{quote(subject, safe='')}" if subject else "/config", {"compatibility": level}
         )

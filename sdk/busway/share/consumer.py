@@ -141,6 +141,7 @@ class ShareConsumer:
     # State
 
     def member_id(self) -> str:
+        """Return the member id."""
         return self._member.member_id
 
     @property
