@@ -1,6 +1,6 @@
 """Exceptions of the SDK.
 
-Here: errors with a text for users; each names the broker, topic or partition, and a remedy.
+Each text names the broker, topic or partition, and a remedy.
 """
 
 from busway_protocol.errors import ErrorCode
@@ -69,8 +69,8 @@ class AcknowledgementFailed(BuswayError):
 class TransactionFailed(BuswayError):
     """A transaction cannot continue.
 
-    Raised as this class itself it is fatal for the producer: mend the cause named in the text and start a new producer.
-    After `TransactionAbortable` the next transaction may succeed (KIP-1050).
+    Raised as this class itself it is fatal: mend the cause named in the text and start a new producer. After
+    `TransactionAbortable` the next transaction may succeed (KIP-1050).
 
     Attributes:
         code: error code of the protocol; None if no broker refused anything.

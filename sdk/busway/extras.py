@@ -1,6 +1,5 @@
 """Optional dependencies.
 
-Here: each extra's packages, and the error for a missing extra.
 Not here: versions (pyproject.toml).
 """
 
@@ -27,19 +26,11 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
 
 
 class MissingExtra(BuswayError, ImportError):
-    """Packages are not installed. The text names the extra and the install command."""
+    """Packages that are not installed. The text names the extra and the install command."""
 
 
 def need(extra: str, what: str) -> None:
-    """Require an extra.
-
-    Args:
-        extra: of `EXTRAS`.
-        what: subject of the message: the import, command or demo in need.
-
-    Raises:
-        MissingExtra: not installed.
-    """
+    """Require an extra of `EXTRAS` for `what`, the subject of the message; raise `MissingExtra`."""
     if missing := list(_missing(extra)):
         are = "is" if len(missing) == 1 else "are"
         raise MissingExtra(

@@ -1,6 +1,6 @@
 """Options of producers, consumers and share consumers: keyword-only, an object for each client.
 
-Here: names, units, defaults and checks. Names are Kafka's client settings in snake case.
+Names are Kafka's client settings in snake case.
 """
 
 import collections.abc
@@ -182,9 +182,7 @@ Options = TypeVar("Options", ProducerOptions, ConsumerOptions, ShareConsumerOpti
 def options_from(kind: type[Options], given: Mapping[str, Any]) -> Options:
     """Make a client's options of keyword arguments.
 
-    Raises:
-        TypeError: no such option, or a value of another type.
-        ValueError: a value out of range.
+    Raise `TypeError` for an unknown option or another type, `ValueError` out of range.
     """
     names = [field.name for field in fields(kind)]
     for name in given:
@@ -201,7 +199,6 @@ def options_from(kind: type[Options], given: Mapping[str, Any]) -> Options:
 
 
 CLASSIC_ONLY: Final = frozenset({"session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy"})
-"""Consumer options of the classic group protocol only."""
 _CONSUMER_ONLY: Final = frozenset({"group_remote_assignor"})
 
 

@@ -1,6 +1,5 @@
 """`App`: a service made of decorated functions, testable in this process.
 
-Here: `App`, which adds `test`.
 Not here: all else (`busway.app.application`), a test's broker and clock (`busway.testing`).
 """
 

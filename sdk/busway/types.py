@@ -1,7 +1,6 @@
 """Values in the SDK's interface.
 
-Here: records and positions.
-Not here: behaviour. Timestamps are milliseconds since 1970.
+Timestamps are milliseconds since 1970.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,10 +39,7 @@ class Record(NamedTuple):
 class SendOptions(TypedDict, total=False):
     """Arguments of sending a record besides value and key.
 
-    Attributes:
-        headers: names and values, in order; a name may repeat.
-        partition: by default chosen by the key.
-        timestamp_ms: by default now.
+    Headers are in order, and a name may repeat. The partition is by default chosen by the key, the timestamp is now.
     """
 
     headers: Headers
@@ -63,7 +59,6 @@ class ProducerRecord(NamedTuple):
 
     @property
     def options(self) -> SendOptions:
-        """The arguments of `Producer.send` besides topic, value and key."""
         return {"headers": self.headers, "partition": self.partition, "timestamp_ms": self.timestamp_ms}
 
 

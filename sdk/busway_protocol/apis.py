@@ -99,8 +99,6 @@ class ApiKey(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """One API: its messages, versions, and first flexible version."""
-
     key: ApiKey
     name: str
     request: type[Any]
@@ -158,11 +156,7 @@ APIS: Final[Mapping[ApiKey, Api]] = _collect()
 
 
 def api(key: int) -> Api:
-    """Return the API of a key.
-
-    Raises:
-        KeyError: it is not defined here.
-    """
+    """Return the API of a key; raise `KeyError`."""
     return APIS[ApiKey(key)] if key in APIS else _unknown(key)
 
 
@@ -171,14 +165,13 @@ def _unknown(key: int) -> Api:
 
 
 def request_header_version(key: int, version: int) -> int:
-    """Return the header version of a request."""
     return 2 if version >= api(key).flexible_from else 1
 
 
 def response_header_version(key: int, version: int) -> int:
     """Return the header version of a response.
 
-    Always 0 for ApiVersions: a client reads it before versions are negotiated (KIP-511).
+    0 for ApiVersions: a client reads it before versions are negotiated (KIP-511).
     """
     if key == ApiKey.API_VERSIONS:
         return 0

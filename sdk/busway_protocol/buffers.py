@@ -1,7 +1,7 @@
 """Varints and identifiers for the compiled codecs.
 
-Here: the slow paths of varints (one byte, the fast path, is inlined by the compiler) and cached conversions. Encoding
-as in the Kafka protocol guide: unsigned LEB128 of at most five bytes; zigzag for signed.
+Here: the slow paths of varints (one byte, the fast path, is inlined by the compiler). Encoding as in the Kafka protocol
+guide: unsigned LEB128 of at most five bytes; zigzag for signed.
 """
 
 from functools import lru_cache
@@ -15,11 +15,9 @@ _UVARINT_TWO_BYTES_MAX = 0x3FFF
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Return the unsigned varint at `position`, up to 32 bits, and the position behind it.
+    """Return the unsigned varint, up to 32 bits, and the position behind it.
 
-    Raises:
-        MalformedMessage: it has more than five bytes or 32 bits.
-        IndexError: the buffer ends inside it.
+    Raise `MalformedMessage` beyond five bytes or 32 bits, `IndexError` if the buffer ends inside it.
     """
     value = 0
     shift = 0

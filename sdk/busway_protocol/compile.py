@@ -1,6 +1,5 @@
 """Codecs: one straight-line encoder and decoder per message and version, compiled on first use.
 
-Here: the generator and four public functions.
 Not here: the meaning of fields (`schema`).
 
 The generated source is registered with `linecache`, for debuggers and tracebacks. Nested structures are inlined as
@@ -52,21 +51,13 @@ _DECODERS: dict[tuple[type[Any], int, bool], _Decode] = {}
 
 
 def encode(message: object, version: int) -> bytes:
-    """Encode `message` in `version` as one piece.
-
-    Raises:
-        UnencodableMessage: a value does not fit its field or the version; the text has the field.
-    """
+    """Encode `message` in `version` as one piece; raise `UnencodableMessage`."""
     chunks = encode_chunks(message, version)
     return bytes(chunks[0]) if len(chunks) == 1 else b"".join(chunks)
 
 
 def encode_chunks(message: object, version: int) -> list[Chunk]:
-    """Encode `message` in `version` as consecutive pieces, with large record buffers by reference.
-
-    Raises:
-        UnencodableMessage: as `encode`.
-    """
+    """Encode `message` as consecutive pieces, with large record buffers by reference; raise `UnencodableMessage`."""
     cls: type[Any] = type(message)
     try:
         chunks: list[Chunk] = encoder(cls, version)(message)
@@ -76,11 +67,7 @@ def encode_chunks(message: object, version: int) -> list[Chunk]:
 
 
 def decode(cls: type[T], version: int, buffer: Buffer, offset: int = 0) -> T:
-    """Decode the message that fills `buffer` from `offset` to its end.
-
-    Raises:
-        MalformedMessage: the bytes are not such a message.
-    """
+    """Decode the message that fills `buffer` from `offset` to its end; raise `MalformedMessage`."""
     message, end = decode_from(cls, version, buffer, offset)
     if end != len(buffer):
         raise MalformedMessage(f"{cls.__name__} v{version}: {len(buffer) - end} bytes follow the message")
@@ -88,11 +75,7 @@ def decode(cls: type[T], version: int, buffer: Buffer, offset: int = 0) -> T:
 
 
 def decode_from(cls: type[T], version: int, buffer: Buffer, offset: int, *, bounded: bool = False) -> tuple[T, int]:
-    """Return the message at `offset`, and its end; `bounded` to `REQUEST_ELEMENTS_MAX`, as all requests.
-
-    Raises:
-        MalformedMessage: the bytes are not such a message.
-    """
+    """Return the message at `offset`, and its end; `bounded` to `REQUEST_ELEMENTS_MAX`, as all requests."""
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
     try:
         maker: type[Any] = cls
@@ -103,7 +86,6 @@ def decode_from(cls: type[T], version: int, buffer: Buffer, offset: int, *, boun
 
 
 def encoder(cls: type[Any], version: int) -> Callable[[Any], list[Chunk]]:
-    """Return the compiled encoder of `cls` in `version`."""
     made = _ENCODERS.get((cls, version))
     if made is None:
         _check_version(cls, version)
@@ -112,7 +94,6 @@ def encoder(cls: type[Any], version: int) -> Callable[[Any], list[Chunk]]:
 
 
 def decoder(cls: type[Any], version: int, *, bounded: bool = False) -> _Decode:
-    """Return the compiled decoder of `cls` in `version`; for `bounded` see `decode_from`."""
     made = _DECODERS.get((cls, version, bounded))
     if made is None:
         _check_version(cls, version)
@@ -183,7 +164,6 @@ class _Decoder(_Source):
         return self.function("decode(b, p, end)")
 
     def structure(self, cls: type[Any]) -> str:
-        """Generate the reading of a structure; return its variable."""
         target = self.fresh("m")
         maker = self.refer(cls.__name__, cls)
         new = self.refer("new", object.__new__)
@@ -574,7 +554,6 @@ class _Encoder(_Source):
 
 
 def _element(field: Field) -> Field:
-    """Return the array's element as a field: never null or tagged."""
     return Field(
         name=field.name,
         kind=field.kind,

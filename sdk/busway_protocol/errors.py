@@ -1,6 +1,6 @@
 """Error codes of the Kafka protocol, and errors of codecs.
 
-Here: `ErrorCode` (Kafka 4.3.1's numbers, names, retriability, texts) and this package's exceptions.
+Here: `ErrorCode` (Kafka 4.3.1's numbers, names, retriability, texts).
 Not here: errors of the SDK (`busway.errors`).
 """
 
@@ -21,13 +21,7 @@ class UnencodableMessage(ProtocolError):
 
 
 class FrameRefused(ProtocolError):
-    """A frame size that is negative or above the limit.
-
-    Attributes:
-        size: the announced size, in bytes.
-        head: the stream's first bytes from that size on, at most 16, to identify the peer's protocol.
-        max_size: the limit, in bytes.
-    """
+    """A frame size that is negative or above the limit, in bytes; `head` has at most 16 bytes from the size on."""
 
     def __init__(self, size: int, head: bytes, max_size: int) -> None:
         super().__init__(f"a frame of {size} bytes is announced, at most {max_size} are accepted")
@@ -37,7 +31,7 @@ class FrameRefused(ProtocolError):
 
 
 class ErrorCode(IntEnum):
-    """The protocol's error codes, with `retriable` and `text`."""
+    """Error codes of the protocol."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -177,12 +171,10 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same request may succeed later."""
         return self in _RETRIABLE
 
     @property
     def text(self) -> str:
-        """Meaning in a few words."""
         return _TEXTS[self]
 
 

@@ -1,8 +1,7 @@
 """Length-prefixed framing.
 
 Here: the four-byte size before every request and response.
-Not here: sockets, and the contents of frames. A size is checked before any allocation, and the buffer grows only with
-received bytes.
+Not here: sockets. A size is checked before any allocation; the buffer grows only with received bytes.
 """
 
 from busway_protocol.errors import FrameRefused
@@ -11,11 +10,7 @@ SIZE_BYTES = 4
 
 
 class FrameReader:
-    """Splitter of a byte stream into frames.
-
-    Args:
-        max_size: largest accepted frame, in bytes without its prefix.
-    """
+    """Splitter of a byte stream into frames of at most `max_size` bytes, without prefix."""
 
     __slots__ = ("_buffer", "_needed", "max_size")
 
@@ -26,14 +21,12 @@ class FrameReader:
 
     @property
     def pending(self) -> int:
-        """Bytes of an incomplete frame."""
         return len(self._buffer)
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[memoryview]:
-        """Return the frames that `data` completes, in order and without size; they stay valid.
+        """Return the frames that `data` completes, without size; they stay valid.
 
-        Raises:
-            FrameRefused: a size is negative or above `max_size`; the stream is unusable.
+        Raise `FrameRefused` for a negative size or one above `max_size`; the stream is then unusable.
         """
         if self._buffer:
             self._buffer += data

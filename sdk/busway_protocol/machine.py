@@ -2,8 +2,7 @@
 
 Here: `Machine`: clocks, identifiers and random numbers.
 Not here: the real one (`busway.net.machine`) and the simulated one. Timers, connections and threads belong to the event
-loop: `loop.call_later`, `create_connection`, `run_in_executor`; files have an interface in the broker's kernel. Code
-that reads another clock cannot be simulated under a seed.
+loop. Code that reads another clock cannot be simulated under a seed.
 """
 
 from collections.abc import Callable, MutableSequence
@@ -15,21 +14,13 @@ from uuid import UUID
 class Chance(Protocol):
     """The used part of `random.Random`: it spreads load, no secrets depend on it."""
 
-    def random(self) -> float:
-        """Return a number from 0 up to, excluding, 1."""
-        ...
+    def random(self) -> float: ...
 
-    def uniform(self, a: float, b: float, /) -> float:
-        """Return a number between a and b."""
-        ...
+    def uniform(self, a: float, b: float, /) -> float: ...
 
-    def randrange(self, stop: int, /) -> int:
-        """Return an integer from 0 up to, excluding, `stop`."""
-        ...
+    def randrange(self, stop: int, /) -> int: ...
 
-    def shuffle(self, x: MutableSequence[Any], /) -> None:
-        """Shuffle in place."""
-        ...
+    def shuffle(self, x: MutableSequence[Any], /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +30,6 @@ class Machine:
     Args:
         wall_ms: milliseconds since 1970 (UTC); may jump both ways: for output and storage, never for durations.
         monotonic_s: seconds that never decrease: for deadlines, sessions and measurements.
-        uuid4: a new random identifier (RFC 9562, version 4).
-        chance: random numbers.
     """
 
     wall_ms: Callable[[], int]

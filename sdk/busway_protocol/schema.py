@@ -55,8 +55,6 @@ _IMPLICIT: Final[dict[Kind, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageInfo:
-    """Arguments of the `message` decorator."""
-
     api_key: int | None
     direction: Direction
     min_version: int
@@ -64,7 +62,6 @@ class MessageInfo:
     flexible_since: int
 
     def flexible(self, version: int) -> bool:
-        """Return whether this version has compact lengths and tagged fields."""
         return version >= self.flexible_since
 
 
@@ -88,21 +85,18 @@ class Field:
     default: Any
 
     def exists(self, version: int) -> bool:
-        """Return whether this version has the field."""
         return self.since <= version <= self.until
 
     def nullable(self, version: int) -> bool:
-        """Return whether null is allowed in this version."""
         return self.nullable_since <= version <= self.nullable_until
 
     def tagged(self, version: int) -> bool:
-        """Return whether the field is tagged in this version."""
         return self.tag is not None and version >= self.tagged_since
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def struct(cls: type[T]) -> type[T]:
-    """Make a structure inside messages: slotted, keyword-only, with unknown tagged fields."""
+    """Make a structure inside messages, with unknown tagged fields."""
     cls.__annotations__ = {**cls.__annotations__, "unknown_tags": dict[int, bytes] | None}
     cls.unknown_tags = field(default=None, repr=False)  # type: ignore[attr-defined]
     return struct_class(cls)
@@ -116,14 +110,7 @@ def message(
     api_key: int | None = None,
     direction: Direction = "data",
 ) -> Callable[[type[T]], type[T]]:
-    """Make a message class.
-
-    Args:
-        versions: lowest and highest version.
-        flexible: first flexible version (KIP-482), None without one.
-        api_key: of its API.
-        direction: request or response; header or data for others.
-    """
+    """Make a message class; `flexible` is its first flexible version (KIP-482)."""
 
     def decorate(cls: type[T]) -> type[T]:
         made = struct(cls)
@@ -141,14 +128,12 @@ def message(
 
 
 def info_of(cls: type[Any]) -> MessageInfo:
-    """Return the arguments of `message` for `cls`."""
     info = cls.message_info
     assert isinstance(info, MessageInfo)
     return info
 
 
 def fields_of(cls: type[Any]) -> list[Field]:
-    """Return the fields of a message or structure, in wire order."""
     hints = get_type_hints(cls, vars(sys.modules[cls.__module__]), include_extras=True)
     return [
         _field(declared, hints[declared.name]) for declared in cls.declared_fields if declared.name != "unknown_tags"

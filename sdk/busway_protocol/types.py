@@ -1,7 +1,6 @@
 """Wire types as Python annotations, and markers for the versions of fields.
 
-Here: aliases such as `Int32` and `NullableStr`, entity types such as `TopicName`, and the markers `since`, `until`,
-`nullable_since`, `tag`, `ignorable`.
+Here: aliases such as `Int32`, entity types such as `TopicName`, markers such as `since`.
 Not here: reading them (`schema`), generating code (`compile`).
 
 An example: `group_instance_id: Annotated[NullableStr, since(3)] = None` is a `str | None` to a type checker, and a
@@ -15,7 +14,7 @@ from uuid import UUID
 
 
 class Kind(Enum):
-    """A primitive type; its value is the name in Kafka's message definitions."""
+    """A primitive type, named as in Kafka's message definitions."""
 
     BOOL = "bool"
     INT8 = "int8"
@@ -33,7 +32,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """The entity that a field refers to; for readers, and for comparison with Kafka's definitions."""
+    """The entity that a field refers to, as in Kafka's definitions."""
 
     name: str
 
@@ -44,26 +43,18 @@ class _AtVersion:
 
 
 class Since(_AtVersion):
-    """First version with the field."""
-
     __slots__ = ()
 
 
 class Until(_AtVersion):
-    """Last version with the field."""
-
     __slots__ = ()
 
 
 class NullableSince(_AtVersion):
-    """First version in which null is allowed."""
-
     __slots__ = ()
 
 
 class NullableUntil(_AtVersion):
-    """Last version in which null is allowed."""
-
     __slots__ = ()
 
 
@@ -77,8 +68,6 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A marker without a number."""
-
     name: str
 
 

@@ -1,8 +1,8 @@
 """Administration: topics, groups, settings, offsets.
 
-Here: `Admin` and its values.
-Not here: reasons of rebalances (`explanations`), features (`features`), share groups (`share_groups`), transactions
-(`transactions`), the CLI. Refusals raise `BrokerError` with the broker's text.
+Here: `Admin`.
+Not here: `explanations`, `features`, `share_groups`, `transactions`. Refusals raise `BrokerError` with the broker's
+text.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,7 @@
 """Reasons of a group's rebalances, from its coordinator.
 
-Here: `ExplanationsAdmin`, a base of `Admin`, and its values.
-Not here: the CLI. Only Busway's brokers record them, as the setting `busway.rebalances` of a group in DescribeConfigs;
-Apache Kafka's omit the unknown name.
+Here: `ExplanationsAdmin`, a base of `Admin`. Only Busway's brokers record them, as the setting `busway.rebalances` of a
+group in DescribeConfigs; Apache Kafka's omit the unknown name.
 """
 
 import json
@@ -16,7 +15,6 @@ from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 
 GROUP: Final = 32
-"""Resource type of a group (KIP-1043)."""
 REBALANCES: Final = "busway.rebalances"
 
 
@@ -68,8 +66,6 @@ class Rebalance:
 
 
 class ExplanationsAdmin:
-    """Part of `Admin` for reasons of rebalances."""
-
     _cluster: ClusterClient
 
     async def explain_group(self, group_id: str) -> list[Rebalance]:

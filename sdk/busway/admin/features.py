@@ -1,7 +1,6 @@
 """Administration of the cluster's features: supported and finalized levels (KIP-584).
 
-Here: `FeaturesAdmin`, a base of `Admin`, and its values.
-Not here: the CLI.
+Here: `FeaturesAdmin`, a base of `Admin`.
 """
 
 from collections.abc import Mapping
@@ -48,16 +47,13 @@ class FeaturesDescription:
 
 
 class FeaturesAdmin:
-    """Part of `Admin` for features."""
-
     _cluster: ClusterClient
     _timeout_ms: int
 
     async def describe_features(self) -> FeaturesDescription:
         """Return a broker's supported features and the cluster's finalized levels.
 
-        Raises:
-            UnsupportedByBroker: before ApiVersions 3.
+        Raise `UnsupportedByBroker` before ApiVersions 3.
         """
         connection = await self._cluster.any_connection()
         if connection.version(ApiKey.API_VERSIONS) < _FEATURES_SINCE:

@@ -1,7 +1,6 @@
 """Administration of groups: members and committed offsets.
 
-Here: `GroupsAdmin`, a base of `Admin`, and its values, for both group protocols.
-Not here: the CLI.
+Here: `GroupsAdmin`, a base of `Admin`, for both group protocols.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -90,8 +89,6 @@ class GroupDescription:
 
 
 class GroupsAdmin:
-    """Part of `Admin` for groups."""
-
     _cluster: ClusterClient
 
     async def list_groups(self) -> list[GroupListing]:
@@ -110,11 +107,7 @@ class GroupsAdmin:
         return sorted(groups, key=lambda group: group.group_id)
 
     async def describe_group(self, group_id: str) -> GroupDescription:
-        """Return a group with its members.
-
-        Raises:
-            BrokerError: it does not exist, or is refused.
-        """
+        """Return a group with its members; raise `BrokerError` without one."""
         return await self._describe_modern(group_id) or await self._describe_classic(group_id)
 
     async def _describe_modern(self, group_id: str) -> GroupDescription | None:

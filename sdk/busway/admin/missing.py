@@ -1,6 +1,5 @@
 """Topics that a client needs on the brokers.
 
-Here: making those that are missing, counting partitions.
 Not here: which ones an app declares (`busway.app.declaring.declared_topics`).
 """
 
@@ -17,11 +16,11 @@ logger = logging.getLogger("busway.app")
 
 
 class TopicMissing(BuswayError):
-    """A read-only topic does not exist; the text names it, one of a similar name, and what would help."""
+    """A missing read-only topic; the text names it, a similar one, and the remedy."""
 
 
 class Client(Protocol):
-    """Say who asks the brokers, and where they are."""
+    """The requesting client, and its brokers."""
 
     @property
     def name(self) -> str:
@@ -33,12 +32,7 @@ class Client(Protocol):
 
 
 async def create_missing(client: Client, topics: Sequence[NewTopic]) -> None:
-    """Create those of these topics that are not there.
-
-    Raises:
-        BrokerError: one cannot be created.
-        ConnectionFailed: no broker can be reached.
-    """
+    """Create those of these topics that are missing; raise `BrokerError`, `ConnectionFailed`."""
     if not topics:
         return
     async with Admin(client.bootstrap_servers, client_id=client.name) as admin:
@@ -62,10 +56,9 @@ async def create_missing(client: Client, topics: Sequence[NewTopic]) -> None:
 
 
 async def ask_for(client: Client, topics: Iterable[str]) -> None:
-    """Have brokers with auto.create.topics.enable create missing topics, once: the readers create none that is deleted later.
+    """Have brokers with auto.create.topics.enable create missing topics, once.
 
-    Raises:
-        ConnectionFailed, RequestTimedOut: no broker answers.
+    Readers create none that is deleted later. Raise `ConnectionFailed` or `RequestTimedOut`.
     """
     cluster = ClusterClient(client.bootstrap_servers, client_id=client.name, create_topics=True)
     cluster.topics |= set(topics)

@@ -1,7 +1,7 @@
 """Administration of share groups: members, start offsets, settings (KIP-932).
 
-Here: `ShareGroupsAdmin`, a base of `Admin`, and its values.
-Not here: consumer groups (`groups`), the CLI.
+Here: `ShareGroupsAdmin`, a base of `Admin`.
+Not here: consumer groups (`groups`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,9 +27,7 @@ from busway_protocol.messages.share_groups import (
 )
 
 GROUP: Final = 32
-"""Resource type of a group's settings (KIP-1043)."""
 SHARE: Final = "share"
-"""`GroupListing.kind` of a share group."""
 _SET, _DELETE = 0, 1
 
 
@@ -70,8 +68,6 @@ class ShareGroupOffset:
 
 
 class ShareGroupsAdmin:
-    """Part of `Admin` for share groups."""
-
     _cluster: ClusterClient
 
     async def _ask_coordinator(self, group_id: str, message: Any, *, at_most: int | None = None) -> Any:

@@ -1,7 +1,6 @@
 """Administration of transactions: listing, finding hanging ones, aborting.
 
-Here: `TransactionsAdmin`, a base of `Admin`, and its values (KIP-664).
-Not here: the CLI.
+Here: `TransactionsAdmin`, a base of `Admin` (KIP-664).
 """
 
 from collections.abc import Iterable, Mapping
@@ -100,8 +99,6 @@ class HangingTransaction:
 
 
 class TransactionsAdmin:
-    """Part of `Admin` for transactions."""
-
     _cluster: ClusterClient
 
     async def list_transactions(

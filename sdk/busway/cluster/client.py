@@ -1,7 +1,6 @@
 """Access to a cluster for producers, consumers and admins.
 
-Here: connections by broker, fresh metadata, requests to a leader, a coordinator or any broker, with retries.
-Not here: the requests.
+Here: connections by broker, fresh metadata, requests with retries.
 """
 
 import asyncio
@@ -33,8 +32,6 @@ Addresses = str | Sequence[str]
 
 
 class CoordinatorKind(Enum):
-    """FindCoordinator's key types."""
-
     GROUP = 0
     TRANSACTION = 1
 
@@ -43,11 +40,7 @@ class CoordinatorKind(Enum):
 
 
 def parse_addresses(bootstrap_servers: Addresses) -> list[tuple[str, int]]:
-    """Parse `host:port` pairs from a string with commas or a list.
-
-    Raises:
-        ValueError: an address is invalid.
-    """
+    """Parse `host:port` pairs from a string with commas or a list; raise `ValueError`."""
     texts = bootstrap_servers.split(",") if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
     addresses = []
     for raw in texts:
@@ -95,15 +88,12 @@ class ClusterClient:
         self._aborted = False
         self.metadata = ClusterMetadata()
         self.topics: set[str] = set()
-        """Topics of every refresh."""
 
     @property
     def timeout_s(self) -> float:
-        """Timeout of a response."""
         return self._timeout_s
 
     def backoff(self) -> Backoff:
-        """Start a new backoff sequence."""
         return Backoff(current_machine().chance.random)
 
     async def start(self) -> None:
@@ -116,7 +106,6 @@ class ClusterClient:
         await self.refresh()
 
     async def close(self) -> None:
-        """Close all connections."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -133,8 +122,7 @@ class ClusterClient:
     async def connection(self, node_id: int, purpose: str = "") -> Connection:
         """Return the connection to a broker; `purpose` separates long polls.
 
-        Raises:
-            ConnectionFailed: the broker is unknown or unreachable.
+        Raise `ConnectionFailed` if it is unknown or unreachable.
         """
         address = self.metadata.brokers.get(node_id)
         if address is None:
@@ -184,10 +172,7 @@ class ClusterClient:
     async def any_connection(self) -> Connection:
         """Return the open connection with the fewest pending requests, or open a new one.
 
-        Known brokers are tried first, then bootstrap servers.
-
-        Raises:
-            ConnectionFailed: none is reachable.
+        Known brokers are tried first, then bootstrap servers; raise `ConnectionFailed` if none is reachable.
         """
         self._check()
         # Not behind a long poll, nor behind a broker that does not respond.
@@ -209,12 +194,10 @@ class ClusterClient:
         raise ConnectionFailed(f"no broker can be reached: {why}; is one running? `busway up` starts one")
 
     async def ask_any(self, message: Any) -> Any:
-        """Send a request to any broker."""
         connection = await self.any_connection()
         return await connection.request(message)
 
     async def ask_node(self, node_id: int, message: Any) -> Any:
-        """Send a request to one broker."""
         connection = await self.connection(node_id)
         return await connection.request(message)
 
@@ -227,11 +210,7 @@ class ClusterClient:
     # Metadata
 
     async def refresh(self, *, every_topic: bool = False) -> None:
-        """Request metadata of the topics in use, or of all.
-
-        Raises:
-            ConnectionFailed, RequestTimedOut.
-        """
+        """Request metadata of the topics in use, or of all."""
         async with self._refreshing:
             names = None if every_topic else [MetadataRequestTopic(name=name) for name in sorted(self.topics)]
             request = MetadataRequest(topics=names, allow_auto_topic_creation=self._create_topics)
@@ -252,9 +231,7 @@ class ClusterClient:
     async def ensure_topics(self, topics: Iterable[str], timeout_s: float | None = None) -> None:
         """Wait until `topics` are in the metadata.
 
-        Raises:
-            BrokerError: a topic is not available, for instance UNKNOWN_TOPIC_OR_PARTITION.
-            ConnectionFailed: no broker is reachable.
+        Raise `BrokerError` if one is not available, for instance UNKNOWN_TOPIC_OR_PARTITION; `ConnectionFailed`.
         """
         wanted = set(topics)
         self.topics |= wanted
@@ -289,11 +266,7 @@ class ClusterClient:
         return "this client creates none (allow_auto_create_topics)"
 
     async def topic_names(self, topic_ids: Iterable[UUID]) -> dict[UUID, str]:
-        """Return the names of existing topics, and add them to every refresh.
-
-        Raises:
-            ConnectionFailed, RequestTimedOut.
-        """
+        """Return the names of existing topics, and add them to every refresh."""
         asked = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids]
         answer: MetadataResponse = await self.ask_any(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         names = {topic.topic_id: topic.name for topic in answer.topics if topic.name and not topic.error_code}
@@ -304,9 +277,7 @@ class ClusterClient:
     async def find_coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> int:
         """Return the id of the coordinator; wait while it is unavailable.
 
-        Raises:
-            BrokerError: the group or the transactional id is refused.
-            ConnectionFailed: no broker is reachable within the request timeout.
+        Raise `BrokerError` if it refuses the key, `ConnectionFailed` at the request timeout.
         """
         timer = RetryTimer(self.backoff(), self._timeout_s)
         while True:

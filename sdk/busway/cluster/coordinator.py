@@ -1,8 +1,7 @@
 """Requests to the coordinator of a group or a transactional id.
 
 Here: finding the coordinator, again after it moved or failed.
-Not here: the requests (`busway.consumer`, `busway.producer`). An unreachable broker says nothing about what it
-coordinates: callers retry.
+Not here: the requests. An unreachable broker says nothing about what it coordinates: callers retry.
 """
 
 import contextlib
@@ -21,13 +20,7 @@ PASSING: Final = MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 
 
 class CoordinatorLink:
-    """Link to the coordinator of one group or transactional id.
-
-    Args:
-        cluster: bound to one event loop, as this link.
-        key: the group or the transactional id.
-        log, level: for changes of the coordinator.
-    """
+    """Link to the coordinator of one group or transactional id, bound to one event loop."""
 
     def __init__(
         self, cluster: ClusterClient, key: str, kind: CoordinatorKind, log: logging.Logger, level: int = logging.INFO
@@ -41,7 +34,6 @@ class CoordinatorLink:
         self._last: int | None = None
 
     def backoff(self) -> Backoff:
-        """Start a new backoff sequence."""
         return self._cluster.backoff()
 
     def forget(self) -> None:
@@ -51,9 +43,8 @@ class CoordinatorLink:
     async def connection(self, purpose: str) -> Connection:
         """Return a connection to the coordinator; `purpose` separates long waits.
 
-        Raises:
-            BrokerError: the group or the transactional id is refused.
-            ConnectionFailed, RequestTimedOut: it is unreachable; the next call finds it again.
+        Raise `BrokerError` if the key is refused; `ConnectionFailed`, `RequestTimedOut` if it is unreachable: the next
+        call finds it again.
         """
         if self._node is None:
             self._node = await self._cluster.find_coordinator(self._key, self._kind)
@@ -79,11 +70,7 @@ class CoordinatorLink:
     async def ask(
         self, message: Any, *, purpose: str, timeout_s: float | None = None, at_most: int | None = None
     ) -> Any:
-        """Return the coordinator's response.
-
-        Raises:
-            BrokerError, ConnectionFailed, RequestTimedOut: as `connection`.
-        """
+        """Return the coordinator's response; raise as `connection`."""
         connection = await self.connection(purpose)
         node = self._node
         try:

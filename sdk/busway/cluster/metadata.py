@@ -1,6 +1,5 @@
-"""Metadata of the cluster.
+"""Metadata of the cluster: brokers, topics and leaders from Metadata responses.
 
-Here: brokers, topics and leaders as tables from Metadata responses.
 Not here: requesting them (`client`).
 """
 
@@ -25,8 +24,6 @@ class PartitionInfo:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic with its partitions in order."""
-
     name: str
     topic_id: UUID
     internal: bool
@@ -82,5 +79,4 @@ class ClusterMetadata:
         return leader if leader in self.brokers else None
 
     def counts(self) -> Mapping[str, int]:
-        """Return topic → number of partitions."""
         return {name: len(topic.partitions) for name, topic in self.topics.items()}

@@ -1,8 +1,4 @@
-"""Log lines about repeated failures, at a limited rate.
-
-Here: the rate.
-Not here: the texts.
-"""
+"""Log lines about repeated failures, at a limited rate."""
 
 import logging
 from collections.abc import Callable, Hashable
@@ -25,7 +21,6 @@ class RateLimitedLog:
         self._logged: dict[Hashable, tuple[float, int]] = {}
 
     def log(self, level: int, about: Hashable, text: str, *arguments: object) -> None:
-        """Log a line, unless one about the subject was logged within `EVERY_S`."""
         now = (self._clock or REAL_TIME.monotonic_s)()
         last, left_out = self._logged.get(about, (-EVERY_S, 0))
         if now - last < EVERY_S:

@@ -1,8 +1,7 @@
 """Whole record batches of one partition, not decoded.
 
 Here: fetching a range of offsets, checksums, the isolation level.
-Not here: decoding records, groups and subscriptions (`consumer`). The Spark source turns these batches into columns
-without an object per record.
+Not here: decoding records. The Spark source turns these batches into columns without an object per record.
 """
 
 import asyncio
@@ -48,7 +47,6 @@ async def read_batches(
         OffsetReset: the next offset is no longer in the log.
         DamagedData: a batch is damaged.
         RequestTimedOut: no batch for `timeout_s`: the log ends before `end`, or a transaction is open.
-        BrokerError, ConnectionFailed: the partition cannot be read.
     """
     cluster = ClusterClient(bootstrap_servers, client_id=client_id)
     state = FetchPosition(partition, "none", position=start, fetch_position=start)
@@ -89,7 +87,7 @@ class _Reader:
         self._name = f"{state.partition.topic}-{state.partition.partition}"
 
     async def fetch(self) -> PartitionData:
-        """Return the next response with batches; retry retriable errors until the timeout."""
+        """Return the next response with batches; retry until the timeout."""
         timer = RetryTimer(self._cluster.backoff(), self._timeout_s)
         problem: BuswayError | None = None
         while not timer.is_expired:
@@ -138,7 +136,6 @@ class _Reader:
         return data
 
     def cut(self, data: PartitionData) -> list[Batch]:
-        """Return a response's visible batches and advance the fetch position."""
         state = self._state
         take_aborted(state, data.aborted_transactions or ())
         begin = state.fetch_position

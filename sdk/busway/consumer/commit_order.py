@@ -1,6 +1,5 @@
 """Order of a member's commits: a retry never overwrites a later offset.
 
-Here: the lock around requests, and which commit took a partition over from which.
 Not here: requests and retries (`offsets`).
 """
 
@@ -16,15 +15,12 @@ GIVEN_UP = "the later commit that took over these offsets was given up"
 
 
 class Commit:
-    """A commit in progress."""
-
     def __init__(self) -> None:
         self._later: dict[TopicPartition, Commit] = {}
         self._left_to: set[Commit] = set()
         self._end: asyncio.Future[BuswayError | None] = asyncio.get_running_loop().create_future()
 
     def lose(self, partition: TopicPartition, later: "Commit") -> None:
-        """Mark a partition as taken over by a later commit."""
         self._later[partition] = later
 
     def leave(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
@@ -34,14 +30,9 @@ class Commit:
         return lost
 
     async def wait_taken_over(self, deadline: float) -> None:
-        """Wait for the commits that took partitions over.
+        """Wait until `deadline`, by the loop's clock, for the commits that took partitions over.
 
-        Args:
-            deadline: by the running loop's clock.
-
-        Raises:
-            RequestTimedOut: they have not ended by then.
-            BuswayError: the first error of one of them.
+        Raise `RequestTimedOut`, or the first error of one of them.
         """
         if not self._left_to:
             return
@@ -57,18 +48,13 @@ class Commit:
 
 
 class CommitOrder:
-    """Commits of one member.
-
-    Attributes:
-        turn: held during a request, so that requests arrive in the order of the calls.
-    """
+    """Commits of one member. `turn` is held during a request, so that requests arrive in the order of the calls."""
 
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
         self._newest: dict[TopicPartition, Commit] = {}
 
     def under_way(self, partitions: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
-        """Return those of these partitions (default all) with a commit in progress."""
         return (
             list(self._newest)
             if partitions is None

@@ -1,7 +1,6 @@
 """The public consumer.
 
-Here: `Consumer`: subscriptions, reading, commits.
-Not here: positions (`positions`), and fetching (`fetcher`) and the group (`group`), which run in background tasks.
+Not here: positions (`positions`); fetching (`fetcher`) and the group (`group`), which are background tasks.
 """
 
 import asyncio
@@ -226,7 +225,6 @@ class Consumer(Positions):
         return self._given
 
     def committing(self, partitions: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
-        """Return those of these partitions (default all) with a commit in progress."""
         return self._require_group().offsets.under_way(partitions)
 
     async def __aenter__(self) -> "Consumer":

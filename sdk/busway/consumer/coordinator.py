@@ -1,6 +1,5 @@
 """Requests to a group's coordinator, and leaving the group.
 
-Here: `Coordinator` and the identity of a member.
 Not here: finding the coordinator (`busway.cluster.coordinator`), the requests (`group`, `heartbeat`, `offsets`).
 """
 
@@ -24,8 +23,6 @@ _MANY_LEAVE: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """Identity of a member in one generation."""
-
     group: str
     member_id: str
     generation: int
@@ -40,18 +37,11 @@ class Coordinator(CoordinatorLink):
     async def ask(
         self, message: Any, *, purpose: str = "group", timeout_s: float | None = None, at_most: int | None = None
     ) -> Any:
-        """Return the response. `purpose` gives long-waiting joins a separate connection.
-
-        Raises:
-            BrokerError, ConnectionFailed, RequestTimedOut: as `connection`.
-        """
+        """Return the response. `purpose` gives long-waiting joins a separate connection."""
         return await super().ask(message, purpose=purpose, timeout_s=timeout_s, at_most=at_most)
 
     async def leave(self, member: Member) -> None:
-        """Leave the group, so that it need not wait for the session timeout.
-
-        Static members stay. Errors are logged.
-        """
+        """Leave the group, so that it need not wait for the session timeout. Static members stay; errors are logged."""
         if not member.member_id or member.instance_id is not None:
             return
         try:

@@ -1,6 +1,5 @@
 """Choice of the next requests, and the request for records.
 
-Here: sorting assigned partitions by the request that they need and by leader; Fetch requests; no IO.
 Not here: sending (`fetcher`).
 """
 
@@ -21,13 +20,8 @@ CHUNKS_AHEAD: Final = 8
 class FetchPlan:
     """Partitions by the request that they need.
 
-    Attributes:
-        uncommitted: need their committed offset.
-        unplaced: need the start or end of their log; by leader.
-        wanting: need a fetch; by leader.
-        full: leaders of partitions with a full buffer.
-        leaderless: have no known leader.
-        wait_s: until the first postponed partition is due; None without one.
+    `full` has the leaders of partitions with a full buffer. `wait_s` is the time until the first postponed partition is
+    due.
     """
 
     uncommitted: list[FetchPosition] = field(default_factory=list)
@@ -77,7 +71,6 @@ def fetch_request(
     partition_max_bytes: int,
     read_committed: bool,
 ) -> FetchRequest:
-    """Build a request for the records at these positions, all of one leader."""
     topics: dict[str, FetchTopic] = {}
     for position in positions:
         name, partition_index = position.partition

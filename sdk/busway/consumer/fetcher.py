@@ -1,7 +1,7 @@
 """The loop that fetches assigned partitions ahead of the reader.
 
 Here: one fetch in flight per broker, buffers, retries.
-Not here: assignment (`group`), initial positions (`position_resolver`), decoding (`isolation`).
+Not here: initial positions (`position_resolver`), decoding (`isolation`).
 """
 
 import asyncio
@@ -43,12 +43,6 @@ _Lookup = Callable[[list[FetchPosition]], Awaitable[dict[FetchPosition, BuswayEr
 
 
 class Fetcher:
-    """Background fetcher of the assigned partitions.
-
-    Args:
-        committed: returns committed offsets; partitions without one are left out.
-    """
-
     def __init__(
         self,
         cluster: ClusterClient,
@@ -72,12 +66,7 @@ class Fetcher:
     def assign(
         self, partitions: Iterable[TopicPartition], *, held: Iterable[TopicPartition] = (), reset: str = "committed"
     ) -> None:
-        """Replace the assignment; kept partitions keep their position.
-
-        Args:
-            held: hand nothing out before `release`.
-            reset: where new ones begin; see `FetchPosition.reset`.
-        """
+        """Replace the assignment; kept partitions keep their position. With `held`, hand nothing out before `release`."""
         old = self.assigned
         self.assigned = {partition: old.get(partition) or FetchPosition(partition, reset) for partition in partitions}
         for partition in held:
@@ -86,14 +75,12 @@ class Fetcher:
         self._arrived.set()
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """Hand out records of held partitions."""
         for partition in partitions:
             if partition in self.assigned:
                 self.assigned[partition].held = False
         self._arrived.set()
 
     def wake(self) -> None:
-        """Wake the loop and the reader after a seek or resume."""
         self._wake.set()
         self._arrived.set()
 
@@ -116,12 +103,9 @@ class Fetcher:
                 await asyncio.wait(self._tasks)
 
     def _step(self) -> float | None:
-        """Start every request that is due, without waiting.
+        """Start every request that is due, without waiting, so that a slow broker blocks no other.
 
-        A partition or broker that does not respond thus blocks no other.
-
-        Returns:
-            Seconds until the next step; None until woken.
+        Return the seconds until the next step; None until woken.
         """
         metadata = self._cluster.metadata
         now = REAL_TIME.now_s()
@@ -153,7 +137,6 @@ class Fetcher:
         self._arrived.set()
 
     def _put_off(self, partitions: Iterable[FetchPosition]) -> None:
-        """Postpone partitions by _RETRY_S and refresh the metadata meanwhile."""
         later = REAL_TIME.now_s() + _RETRY_S
         for assigned in partitions:
             assigned.retry_at = later
@@ -171,7 +154,6 @@ class Fetcher:
         self._start(self._place_now(chosen, look))
 
     async def _place_now(self, chosen: list[FetchPosition], look: _Lookup) -> None:
-        """Look positions up; retry failures later and report permanent ones."""
         try:
             problems = await look(chosen)
         except BuswayError as failed:
@@ -253,7 +235,7 @@ class Fetcher:
         self._apply_reset_policy(assigned)
 
     def _is_same_topic(self, assigned: FetchPosition) -> bool:
-        """Return whether to fetch the partition; reset its position if the topic was recreated."""
+        """Report whether the topic is the same; reset the position if it was recreated."""
         known = self.topic_id(assigned.partition)
         if assigned.topic_id is None or known is None:
             assigned.topic_id = known
@@ -272,7 +254,7 @@ class Fetcher:
         return False
 
     def _apply_reset_policy(self, assigned: FetchPosition) -> None:
-        """Apply the reset policy: the offset is not in the log."""
+        """Apply the reset policy to an offset that is not in the log."""
         if assigned.buffered:
             # Hand out what is buffered first: the reader may never reach the missing offset.
             self._put_off([assigned])
@@ -288,21 +270,17 @@ class Fetcher:
         assigned.forget()
 
     def topic_id(self, partition: TopicPartition) -> UUID | None:
-        """Return the topic's current id; None without such a topic or without ids."""
         topic = self._cluster.metadata.topics.get(partition.topic)
         return None if topic is None or topic.topic_id == ZERO_UUID else topic.topic_id
 
     def read_topic_id(self, partition: TopicPartition) -> UUID | None:
-        """Return the topic id of the position, perhaps of a deleted topic."""
         assigned = self.assigned.get(partition)
         return self.topic_id(partition) if assigned is None or assigned.topic_id is None else assigned.topic_id
 
     def is_replaced(self, partition: TopicPartition, topic_id: UUID | None) -> bool:
-        """Return whether the topic was deleted and recreated, so that its offsets are invalid."""
         return None not in {topic_id, known := self.topic_id(partition)} and topic_id != known
 
     async def _diverged(self, assigned: FetchPosition, generation: int, end_offset: int) -> None:
-        """Handle a diverging epoch: the log was truncated, or the topic recreated."""
         try:
             await self._cluster.refresh()
         except BuswayError:
@@ -337,8 +315,7 @@ class Fetcher:
     def ready(self, partitions: Iterable[TopicPartition] = (), limit: int = 500) -> dict[TopicPartition, list[Record]]:
         """Return up to `limit` buffered records and move the positions past them.
 
-        Raises:
-            BuswayError: an error of the background, or of decoding.
+        Raise a `BuswayError` of the background, or of decoding.
         """
         if self._problem is not None:
             problem, self._problem = self._problem, None
@@ -398,7 +375,7 @@ class Fetcher:
         return taken
 
     async def arrival(self, timeout_s: float | None, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Wait for data or the timeout; return at once with buffered records for `partitions`."""
+        """Wait for data, at most until the timeout."""
         self._arrived.clear()
         wanted = set(partitions)
         if self._problem is not None or any(

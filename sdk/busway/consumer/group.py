@@ -1,7 +1,7 @@
 """Group membership, as far as both group protocols share it.
 
 Here: `GroupMember`: revoking, losing, errors.
-Not here: the protocols (`group_classic`, `group_modern`), heartbeats, commits (`offsets`), reading (`fetcher`).
+Not here: the protocols (`group_classic`, `group_modern`), commits (`offsets`).
 
 Partitions are given up in a rebalance or at the end of the session. An unavailable coordinator is neither.
 """
@@ -33,7 +33,6 @@ from busway_protocol.errors import ErrorCode, error_for
 logger = logging.getLogger("busway.consumer")
 
 _SHOWN: Final = 20
-"""Maximum number of partitions in a log line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +51,7 @@ class Listener:
 
 
 class GroupMember(ABC):
-    """Base class of the members of a group.
-
-    Args:
-        connect: creates the client for heartbeats, which run on another event loop.
-        versions: of the requests for offsets.
-    """
+    """Base class of the members of a group; `connect` creates the client for heartbeats, used on another event loop."""
 
     membership: Membership
 
@@ -100,16 +94,13 @@ class GroupMember(ABC):
 
     @property
     def subscribed(self) -> bool:
-        """Whether the group assigns partitions to this member, or will."""
         return self._is_wanted()
 
     @property
     def settled(self) -> bool:
-        """Whether the member is in no rebalance."""
         return self._settled.is_set()
 
     def polled(self) -> None:
-        """Record a poll of the reader."""
         self._heartbeat_thread.reader.polled()
         self._polled.set()
 
@@ -162,11 +153,7 @@ class GroupMember(ABC):
 
     @abstractmethod
     async def _be_member(self, backoff: Backoff) -> None:
-        """Join and stay until a rejoin is needed; reset the backoff after joining.
-
-        Raises:
-            BrokerError, ConnectionFailed, RequestTimedOut: the join failed, or the session ended.
-        """
+        """Join and stay until a rejoin is needed; reset the backoff after joining."""
 
     async def _refused(self, problem: BrokerError) -> None:
         if problem.code in PASSING:
@@ -185,7 +172,6 @@ class GroupMember(ABC):
             await self._listener.on_lost(lost)
 
     async def _lose_until_polled(self) -> None:
-        """Stay out of the group until an overdue reader polls again."""
         self._is_overdue = False
         self._polled.clear()
         await self._lose(identity=True)
@@ -199,11 +185,9 @@ class GroupMember(ABC):
     # The end
 
     def abort(self) -> None:
-        """Stop heartbeats and drop their connections, as if the process were killed."""
         self._heartbeat_thread.abort()
 
     async def leave(self) -> None:
-        """Leave the group, so that it need not wait for the session timeout."""
         self._heartbeat_thread.stop()
         await self._leave()
         self.membership.forget(identity=True)
@@ -212,23 +196,16 @@ class GroupMember(ABC):
     async def _leave(self) -> None: ...
 
     async def close(self) -> None:
-        """Release all resources. Call it last, also after `abort`."""
         await self._heartbeat_thread.close()
 
 
 def check(error_code: int, what: str, text: str | None = None) -> None:
-    """Check the error code of a response.
-
-    Raises:
-        BrokerError: it is not NONE.
-    """
     code = error_for(error_code)
     if code is not ErrorCode.NONE:
         raise BrokerError(code, what, text)
 
 
 def shown(partitions: Sequence[TopicPartition]) -> str:
-    """Format partitions for the log."""
     names = [f"{topic}-{partition_index}" for topic, partition_index in sorted(partitions)]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return (", ".join(names[:_SHOWN]) or "nothing") + more

@@ -1,6 +1,5 @@
-"""Membership loop of a classic group.
+"""Membership loop of a classic group: joining, syncing, taking over, rejoining.
 
-Here: joining, syncing, taking over, rejoining.
 Not here: assignments (`membership_classic`), what both protocols share (`group`).
 """
 
@@ -38,8 +37,6 @@ _ENDED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERA
 
 
 class ClassicMember(GroupMember):
-    """Member of a classic group, which rebalances in rounds of all members."""
-
     membership: ClassicMembership
 
     def __init__(
@@ -65,16 +62,11 @@ class ClassicMember(GroupMember):
         self._topics: frozenset[str] = frozenset()
         self._counts: dict[str, int] = {}
         self._doubts = False
-        """This leader has to check whether all partitions are assigned."""
         self._rejoin = False
         self._heartbeat_error: ErrorCode | None = None
 
     def subscribe(self, topics: Iterable[str], server_pattern: str | None = None) -> None:
-        """Join or rejoin with these topics.
-
-        Raises:
-            ValueError: a `server_pattern` needs the consumer protocol.
-        """
+        """Join or rejoin; raise `ValueError` for a `server_pattern`, which needs the consumer protocol."""
         if server_pattern is not None:
             raise ValueError(
                 "server_pattern is for group_protocol='consumer', and this group is a classic one; give a pattern, which is a Python "
@@ -84,7 +76,6 @@ class ClassicMember(GroupMember):
         self._join_again()
 
     def metadata_changed(self) -> None:
-        """Rejoin if partition counts changed since this leader assigned them."""
         counts = self._cluster.metadata.counts()
         if any(counts.get(topic, known) != known for topic, known in self._counts.items()):
             logger.info("group %s: topics have other partitions than were shared; sharing again", self._group)
@@ -156,7 +147,6 @@ class ClassicMember(GroupMember):
         await self._take_over(tuple(TopicPartition(*partition) for partition in given))
 
     async def _shares(self, answer: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
-        """Return the assignments if this member leads; otherwise nothing."""
         membership = self.membership
         leads = answer.leader == answer.member_id
         logger.info(
@@ -225,11 +215,6 @@ class ClassicMember(GroupMember):
             return answer
 
     async def _stay(self) -> None:
-        """Wait until the group, the subscription or the reader requires a rebalance.
-
-        Raises:
-            BrokerError: the session ended.
-        """
         while not self._rejoin:
             await self._wait_for_news()
             if self._is_overdue:

@@ -1,8 +1,6 @@
 """Membership loop of a consumer group (KIP-848).
 
-Here: processing an assignment in steps: revoke, take over, acknowledge.
-Not here: the content of heartbeats (`membership_modern`) and sending them (`heartbeat_modern`), what both protocols
-share (`group`).
+Not here: heartbeats (`heartbeat_modern`), what both protocols share (`group`).
 
 Heartbeats, and with them the member epoch, advance in a separate thread. This loop processes only the latest response.
 """
@@ -46,8 +44,6 @@ _NOT_SERVED: Final = frozenset(
 
 
 class ModernMember(GroupMember):
-    """Member of a consumer group, which acknowledges each assignment."""
-
     def __init__(
         self,
         cluster: ClusterClient,
@@ -76,7 +72,6 @@ class ModernMember(GroupMember):
         """The last assignment processed (`_stepped`), and the last one completed."""
 
     def subscribe(self, topics: Iterable[str], server_pattern: str | None = None) -> None:
-        """Subscribe to these topics, or to an RE2 pattern for the coordinator."""
         self._subscription = DesiredSubscription(
             topics=tuple(sorted(topics)),
             pattern=server_pattern,
@@ -144,8 +139,7 @@ class ModernMember(GroupMember):
     async def _step(self, given: TargetAssignment) -> bool:
         """Revoke removed partitions, take over new ones, then acknowledge.
 
-        Returns:
-            Whether all assigned topics have a known name, or the session ended.
+        Return whether all assigned topics have a known name, or the session ended.
         """
         await self._learn_names(given.share)
         ready, nameless = resolved(given.share, self._names)
@@ -198,7 +192,6 @@ class ModernMember(GroupMember):
     # The names of topics
 
     async def _learn_names(self, share: Share) -> None:
-        """Look up the names of assigned topic ids; unknown ones again in every step."""
         self._take_names(_topics(share))
         if missing := _topics(share) - self._names.keys():
             with contextlib.suppress(BuswayError):

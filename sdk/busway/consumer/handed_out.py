@@ -1,7 +1,6 @@
 """Records handed out to the program, and whether their partitions were kept since.
 
-Here: the member at the last poll, partition tenures, the offsets of a transaction.
-Not here: positions and commits (`consumer`), requests (`busway.producer`).
+Not here: positions and commits (`consumer`).
 
 Rebalances run while the program works on records. So offsets are committed as the member that received the records, and
 only of partitions kept without a break: after a revocation another member may have committed them.
@@ -18,8 +17,6 @@ from busway.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 
 class Place(Protocol):
-    """The consumer, as far as it is needed here."""
-
     def tenure(self, partition: TopicPartition) -> int | None:
         """Return a number that is constant while the partition stays assigned, else None."""
 
@@ -39,15 +36,13 @@ class Place(Protocol):
         """Return the current identity of the member."""
 
     def is_settled(self) -> bool:
-        """Return whether the member is in no rebalance, from joining to its assignment."""
+        """Return whether the member is in no rebalance."""
 
     def is_subscribed(self) -> bool:
         """Return whether a group assigns the partitions."""
 
 
 class Topics(Protocol):
-    """Identities of the topics that are read."""
-
     def read_topic_id(self, partition: TopicPartition) -> UUID | None:
         """Return the topic id of the position."""
 
@@ -56,8 +51,6 @@ class Topics(Protocol):
 
 
 class Places(Protocol):
-    """Positions chosen by resets and seeks."""
-
     def places(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the uncommitted ones, of partitions without a record since."""
 
@@ -87,14 +80,7 @@ class _Handed:
 
 
 class HandedOut:
-    """Tracker of the records that a consumer handed out.
-
-    Args:
-        automatic: the consumer commits at intervals.
-
-    Attributes:
-        in_transaction: a transaction commits what is handed out.
-    """
+    """Tracker of the records that a consumer handed out; `automatic` if it commits at intervals."""
 
     def __init__(self, consumer: Place, topics: Topics, chosen: Places, *, automatic: bool) -> None:
         self._consumer = consumer
@@ -106,20 +92,16 @@ class HandedOut:
         self._member: GroupMetadata | None = None
         self.in_transaction = False
         self._taken: dict[TopicPartition, _Handed] = {}
-        """Records of the transaction that is being committed."""
         self._places: dict[TopicPartition, OffsetAndMetadata] = {}
-        """Positions without records in that transaction."""
 
     # Called by the consumer
 
     def polling(self) -> None:
-        """Forget refused records: the program polls again."""
         for partition in self._refused:
             self._handed.pop(partition, None)
         self._refused.clear()
 
     def polled(self) -> None:
-        """Record the member when a poll returns."""
         if self._consumer.is_subscribed() and self._consumer.is_settled():
             self._member = self._consumer.member()
 
@@ -135,7 +117,7 @@ class HandedOut:
         known.behind = behind
 
     def sought(self, partition: TopicPartition) -> None:
-        """Record a seek outside a transaction: its position is committed, not earlier records."""
+        """Record a seek outside a transaction; its position is committed, not earlier records."""
         known = self._handed.get(partition)
         if known is None or self.in_transaction:
             return
@@ -159,7 +141,6 @@ class HandedOut:
     # Permission to commit
 
     def metadata(self) -> GroupMetadata:
-        """Return the member of the last poll, with this object as a producer's guard."""
         member = (self._member if self._consumer.is_subscribed() else None) or self._consumer.member()
         return dataclasses.replace(member, guard=self)
 
@@ -189,9 +170,8 @@ class HandedOut:
     def allow(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Check that a transaction with these partitions (default all) excludes other commits.
 
-        Raises:
-            ValueError: the consumer commits automatically.
-            InvalidTransactionState: a commit is in progress.
+        Raise `ValueError` if the consumer commits automatically, `InvalidTransactionState` while a commit is in
+        progress.
         """
         if self._automatic:
             raise ValueError(
@@ -206,9 +186,8 @@ class HandedOut:
     def check(self, partitions: Iterable[TopicPartition], member: GroupMetadata) -> None:
         """Check that these partitions may join a transaction.
 
-        Raises:
-            TransactionAbortable: the member was in no generation, or partitions were revoked since they were handed
-                out.
+        Raise `TransactionAbortable` if the member was in no generation, or partitions were revoked since they were
+        handed out.
         """
         if not self._consumer.is_subscribed():
             return
@@ -236,7 +215,6 @@ class HandedOut:
 
         Raises:
             InvalidTransactionState: another transaction is open, or earlier records are uncommitted.
-            ValueError: the consumer commits automatically.
         """
         if self.in_transaction:
             raise InvalidTransactionState(
@@ -257,11 +235,7 @@ class HandedOut:
         self.in_transaction = True
 
     def offsets(self) -> tuple[dict[TopicPartition, OffsetAndMetadata], GroupMetadata]:
-        """Return what the transaction commits, including positions without a record since.
-
-        Raises:
-            TransactionAbortable: as `check`.
-        """
+        """Return what the transaction commits, including positions without a record since; raise as `check`."""
         wanted = {partition: known for partition, known in self._handed.items() if known.is_open}
         member = self.metadata()
         if wanted:
@@ -281,7 +255,6 @@ class HandedOut:
         return offsets | self._places, dataclasses.replace(member, guard=None)
 
     def _behind(self, partition: TopicPartition, known: _Handed) -> OffsetAndMetadata:
-        """Return the position to commit, past markers and aborted records, or as sought."""
         position = self._consumer.known_position(partition)
         if position is None or position == known.behind.offset or known.tenure != self._consumer.tenure(partition):
             return known.behind
@@ -310,7 +283,6 @@ class HandedOut:
                 self._consumer.seek(partition, known.first)
 
     def _is_here(self, partition: TopicPartition, known: _Handed) -> bool:
-        """Return whether the partition was kept without a break and its topic not recreated."""
         is_kept = known.tenure is not None and known.tenure == self._consumer.tenure(partition)
         return is_kept and not self._is_replaced(partition, known)
 

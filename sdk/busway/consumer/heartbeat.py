@@ -1,8 +1,6 @@
 """Heartbeats of classic groups, and what both group protocols share of them.
 
-Here: `send_heartbeats`, timings, poll tracking.
-Not here: consumer groups (`heartbeat_modern`), the thread (`heartbeat_thread`), reactions to responses
-(`group_classic`).
+Not here: consumer groups (`heartbeat_modern`), reactions to responses (`group_classic`).
 
 A coordinator that is unreachable, moved or loading is found again and retried for the same member and generation,
 without limit. Only an error that it returns ends a session.
@@ -41,7 +39,6 @@ class PollTracker:
             self._polled_s = now_s
 
     def since_poll_s(self) -> float:
-        """Return the seconds since the last poll; 0 before the first."""
         now_s = REAL_TIME.monotonic_s()
         with self._lock:
             return 0.0 if self._polled_s is None else now_s - self._polled_s
@@ -49,8 +46,6 @@ class PollTracker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatTimings:
-    """Heartbeat interval, response timeout and maximum time between polls; seconds."""
-
     interval_s: float
     answer_s: float
     reader_s: float
@@ -69,19 +64,13 @@ OnResponse = Callable[..., None]
 
 
 class CoordinatorContact:
-    """Reachability of the coordinator, and the backoff while it fails."""
-
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
         self._backoff = coordinator.backoff()
         self._failing = False
 
     async def ask(self, request: Any, timeout_s: float) -> tuple[ErrorCode, Any, str]:
-        """Return the error code, the response if any, and the error text.
-
-        Raises:
-            NotRunning: the client was aborted.
-        """
+        """Return the error code, the response if any, and the error text; raise `NotRunning` if the client was aborted."""
         try:
             answer = await self._coordinator.ask(request, timeout_s=timeout_s)
         except BrokerError as refused:
@@ -94,7 +83,7 @@ class CoordinatorContact:
         return code, answer, code.text
 
     def heartbeat_failed(self, why: str) -> float:
-        """Record a failure, forget the coordinator and return the delay before the retry."""
+        """Forget the coordinator and return the delay before the retry."""
         self._coordinator.forget()
         if not self._failing:
             logger.warning(
@@ -113,7 +102,6 @@ class CoordinatorContact:
 
 
 def is_overdue(group: str, reader: PollTracker, pace: HeartbeatTimings) -> bool:
-    """Return, and log, whether the reader exceeded max_poll_interval_ms."""
     since_poll_s = reader.since_poll_s()
     if since_poll_s <= pace.reader_s:
         return False

@@ -1,7 +1,7 @@
 """Heartbeats of consumer groups (KIP-848).
 
 Here: `converse`, the only sender of a member's heartbeats, since each epoch follows from the previous response.
-Not here: their content (`membership_modern`), the thread (`heartbeat_thread`), reactions to responses (`group_modern`).
+Not here: their content (`membership_modern`), reactions to responses (`group_modern`).
 
 As in classic groups, an unreachable, moved or loading coordinator does not end the session. The next request then
 repeats the full state, because the last may be lost.
@@ -36,8 +36,6 @@ _LEAST_S: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Error of the coordinator that ends a session."""
-
     code: ErrorCode
     text: str
 
@@ -51,7 +49,6 @@ class HeartbeatSession:
         self._woken = asyncio.Event()
 
     def wants(self, subscription: DesiredSubscription) -> None:
-        """Change the subscription and send it at once."""
         self.state.wants(subscription)
         self._woken.set()
 
@@ -62,7 +59,6 @@ class HeartbeatSession:
             self._woken.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait until the next heartbeat is due or the state has news."""
         self._woken.clear()
         if self.state.has_news:
             return
@@ -74,10 +70,7 @@ class HeartbeatSession:
 
 
 async def leave(coordinator: Coordinator, identity: Identity) -> None:
-    """Leave the group; a static member leaves temporarily and keeps its partitions.
-
-    Errors are logged.
-    """
+    """Leave the group; a static member leaves temporarily and keeps its partitions. Errors are logged."""
     try:
         async with REAL_TIME.timeout(LEAVE_S):
             await coordinator.ask(leave_request(identity))
@@ -94,10 +87,6 @@ async def converse(
     pace: HeartbeatTimings,
     on_response: OnResponse,
 ) -> None:
-    """Send heartbeats until the session ends or the reader is overdue.
-
-    Assignments are passed to `on_response` with the session number.
-    """
     state, contact = session.state, CoordinatorContact(coordinator)
     identity = state.identity
     last: TargetAssignment | None = None

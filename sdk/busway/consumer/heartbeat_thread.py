@@ -1,6 +1,5 @@
 """Heartbeats that continue while the reader's event loop is blocked.
 
-Here: `HeartbeatThread`, and the one thread per process for all consumers.
 Not here: the heartbeats (`heartbeat`, `heartbeat_modern`).
 
 The thread has a separate event loop, connections and lookups. The loops share nothing: each queues calls with immutable
@@ -24,7 +23,7 @@ from busway.net.machine import has_threads
 
 
 class _Thread:
-    """Event loop in a daemon thread, which runs while it has users."""
+    """Event loop in a daemon thread, one per process, which runs while it has users."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,7 +37,6 @@ class _Thread:
         self._users, self._loop = 0, None
 
     def enter(self) -> asyncio.AbstractEventLoop:
-        """Return the loop; pair with `leave`."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -47,7 +45,6 @@ class _Thread:
             return self._loop
 
     def leave(self) -> None:
-        """Release the thread. The last user stops it."""
         with self._lock:
             self._users -= 1
             if not self._users and self._loop is not None:
@@ -67,7 +64,6 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 _thread = _Thread()
 
 HeartbeatLoop = Callable[[Coordinator, OnResponse], Coroutine[Any, Any, None]]
-"""Sends heartbeats and passes on the responses."""
 
 
 class HeartbeatThread:
@@ -102,7 +98,6 @@ class HeartbeatThread:
         self._loop.call_soon_threadsafe(self._begin, heartbeat_loop, report)
 
     def call(self, function: Callable[..., None], *what: Any) -> None:
-        """Call a function in the thread."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(function, *what)
 
@@ -111,7 +106,6 @@ class HeartbeatThread:
             self._loop.call_soon_threadsafe(self._end)
 
     def abort(self) -> None:
-        """Stop heartbeats and drop the connections, as if the process were killed."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._drop)
 

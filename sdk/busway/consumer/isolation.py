@@ -1,7 +1,6 @@
 """Conversion of fetched bytes into visible records.
 
 Here: splitting batches, checksums, dropping control records and, at read_committed, aborted transactions (KIP-98).
-Not here: fetching.
 """
 
 import heapq
@@ -20,7 +19,6 @@ ABORT = 0
 
 
 def take_aborted(assigned: FetchPosition, transactions: Iterable[AbortedTransaction]) -> None:
-    """Register a fetch's aborted transactions, before its batches are decoded."""
     for aborted in transactions:
         heapq.heappush(assigned.aborted, (aborted.first_offset, aborted.producer_id))
 
@@ -28,8 +26,7 @@ def take_aborted(assigned: FetchPosition, transactions: Iterable[AbortedTransact
 def take_chunk(assigned: FetchPosition, data: memoryview) -> int:
     """Buffer fetched batches and return the next offset to fetch.
 
-    Raises:
-        DamagedData: the first batch is damaged; a later one starts the next fetch.
+    Raise `DamagedData` if the first batch is damaged; a later one starts the next fetch.
     """
     begin = following = assigned.fetch_position
     try:
@@ -43,11 +40,7 @@ def take_chunk(assigned: FetchPosition, data: memoryview) -> int:
 
 
 def decode_next(assigned: FetchPosition, *, check_crcs: bool, read_committed: bool) -> None:
-    """Decode the next buffered batch.
-
-    Raises:
-        DamagedData: the batch is damaged and stays next; `seek` skips it.
-    """
+    """Decode the next buffered batch; raise `DamagedData`. The batch stays next, and `seek` skips it."""
     batch = assigned.chunks.popleft()
     ((header, _),) = iter_batches(batch)
     records: list[StoredRecord] = []

@@ -1,7 +1,6 @@
 """Callbacks for rebalances.
 
-Here: `RebalanceListener`, which users override.
-Not here: when it is called (`group_classic`, `group_modern`).
+Not here: when they are called (`group`).
 """
 
 from busway.types import TopicPartition

@@ -1,6 +1,5 @@
-"""Identity and partitions of a group member.
+"""Identity and partitions of a group member, common to both group protocols.
 
-Here: `Membership`, common to both group protocols, for commits and listeners.
 Not here: joining (`membership_classic`, `membership_modern`).
 """
 
@@ -13,10 +12,7 @@ from busway.types import TopicPartition
 
 @dataclass(slots=True, kw_only=True)
 class Membership:
-    """One member: generation -1 and no id before the first join.
-
-    In a consumer group (KIP-848), `generation` is the member epoch.
-    """
+    """One member: generation (in KIP-848 the member epoch) -1 and no id before the first join."""
 
     instance_id: str | None
     member_id: str = ""
@@ -37,7 +33,6 @@ class Membership:
         return self._tenures.get(partition)
 
     def forget(self, *, identity: bool) -> None:
-        """Reset the generation and, with `identity`, the member id."""
         self.generation = -1
         if identity:
             self.member_id = ""

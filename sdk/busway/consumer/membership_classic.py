@@ -1,6 +1,5 @@
 """Protocol state of a classic group member.
 
-Here: subscriptions, the leader's assignment, eager and cooperative revocation (KIP-429).
 Not here: requests and waiting (`group_classic`).
 """
 
@@ -41,7 +40,7 @@ class ClassicMembership(Membership):
 
     @property
     def cooperative(self) -> bool:
-        """Whether the group last chose a cooperative strategy, which reads through rebalances."""
+        """Whether the group last chose a cooperative strategy (KIP-429), which reads through rebalances."""
         return self.protocol in COOPERATIVE
 
     @property
@@ -57,11 +56,9 @@ class ClassicMembership(Membership):
 
     @property
     def narrowed(self) -> bool:
-        """Whether more strategies could be offered without partitions."""
         return len(self.offered) < len(self.strategies)
 
     def protocols(self, topics: Iterable[str]) -> list[JoinGroupRequestProtocol]:
-        """Return the subscription for each offered strategy."""
         subscription = Subscription(
             topics=tuple(sorted(topics)),
             owned_partitions=tuple((partition.topic, partition.partition) for partition in self.owned),
@@ -74,13 +71,11 @@ class ClassicMembership(Membership):
         self.member_id, self.generation, self.protocol = member_id, generation, protocol
 
     def wanted_topics(self, members: Sequence[JoinGroupResponseMember]) -> set[str]:
-        """Return all topics with a subscribed member."""
         return {topic for member in members for topic in decode_subscription(member.metadata).topics}
 
     def assign(
         self, members: Sequence[JoinGroupResponseMember], partitions: Mapping[str, int]
     ) -> list[tuple[str, bytes]]:
-        """Return the leader's assignments as (member id, assignment)."""
         subscriptions = {
             member.member_id: decode_subscription(member.metadata, member.group_instance_id) for member in members
         }

@@ -1,7 +1,6 @@
 """Protocol state of a consumer group member (KIP-848).
 
-Here: `HeartbeatState`, one session: the member epoch, the state known to the coordinator, the assignment.
-Not here: requests and waiting (`heartbeat_modern`), processing assignments (`group_modern`).
+Not here: requests (`heartbeat_modern`), processing assignments (`group_modern`).
 """
 
 from collections.abc import Mapping
@@ -21,7 +20,6 @@ LEAVE_FOR_A_WHILE: Final = -2
 """Epoch with which a static member leaves; its partitions wait until its session ends."""
 
 Share = frozenset[tuple[UUID, int]]
-"""Partitions by topic id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,14 +33,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredSubscription:
-    """A member's subscription.
-
-    Attributes:
-        topics: sorted.
-        pattern: RE2, matched by the coordinator.
-        assignor: of the coordinator; None leaves the choice to the group.
-        rebalance_timeout_ms: bound for giving revoked partitions up.
-    """
+    """A member's subscription; `pattern` is RE2, without `assignor` the group chooses."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -55,8 +46,6 @@ class DesiredSubscription:
 
 @dataclass(frozen=True, slots=True)
 class TargetAssignment:
-    """The coordinator's last assignment, with its member epoch."""
-
     epoch: int
     share: Share
 
@@ -70,10 +59,7 @@ class _KnownState:
 
 
 class HeartbeatState:
-    """One session of a member.
-
-    Requests are sequential: each has a response, or has failed, before the next.
-    """
+    """One session of a member. Requests are sequential: each has a response, or has failed, before the next."""
 
     def __init__(self, identity: Identity, subscription: DesiredSubscription) -> None:
         self.identity = identity
@@ -87,15 +73,12 @@ class HeartbeatState:
 
     @property
     def has_news(self) -> bool:
-        """Whether a heartbeat is needed before the next is due."""
         return self._known != _KnownState(self._subscription, self._acknowledged)
 
     def wants(self, subscription: DesiredSubscription) -> None:
-        """Change the subscription."""
         self._subscription = subscription
 
     def has(self, share: Share, *, done: bool) -> None:
-        """Set the owned partitions; `done` acknowledges the assignment."""
         self._has = share
         self._acknowledged += done
 
@@ -127,7 +110,6 @@ class HeartbeatState:
         return request
 
     def answered(self, answer: ConsumerGroupHeartbeatResponse) -> TargetAssignment:
-        """Record a response and return its assignment."""
         self._known = self._sent
         self._epoch = answer.member_epoch
         if answer.assignment is not None:
@@ -139,12 +121,10 @@ class HeartbeatState:
         return TargetAssignment(self._epoch, self._share)
 
     def unanswered(self) -> None:
-        """Note that the last request may be lost."""
         self._known = None
 
 
 def by_topic(share: Share) -> list[TopicPartitions]:
-    """Convert partitions to their form in requests."""
     numbers: dict[UUID, list[int]] = {}
     for topic_id, partition_index in sorted(share):
         numbers.setdefault(topic_id, []).append(partition_index)
@@ -152,7 +132,6 @@ def by_topic(share: Share) -> list[TopicPartitions]:
 
 
 def leave_request(identity: Identity) -> ConsumerGroupHeartbeatRequest:
-    """Build the request to leave, for a static member temporarily."""
     return ConsumerGroupHeartbeatRequest(
         group_id=identity.group,
         member_id=identity.member_id,
@@ -162,6 +141,5 @@ def leave_request(identity: Identity) -> ConsumerGroupHeartbeatRequest:
 
 
 def resolved(share: Share, names: Mapping[UUID, str]) -> tuple[Share, frozenset[UUID]]:
-    """Return the partitions with a known topic name, and the other topic ids."""
     known = frozenset(partition for partition in share if partition[0] in names)
     return known, frozenset(topic_id for topic_id, _ in share if topic_id not in names)

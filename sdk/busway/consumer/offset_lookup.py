@@ -1,6 +1,5 @@
 """Offsets by timestamp, and of both ends of a log.
 
-Here: requests to leaders, once or until answered.
 Not here: what the offsets are for (`fetcher`).
 """
 
@@ -28,8 +27,6 @@ Found = dict[TopicPartition, OffsetAndTimestamp | None]
 
 
 class OffsetLookup:
-    """ListOffsets requests."""
-
     def __init__(self, cluster: ClusterClient, options: ConsumerOptions) -> None:
         self._cluster = cluster
         self._options = options
@@ -38,14 +35,8 @@ class OffsetLookup:
     async def until_answered(self, wanted: Mapping[TopicPartition, int], *, open_too: bool = False) -> Found:
         """Return offsets by timestamp (-1 end, -2 beginning), None without one.
 
-        Retries until the request timeout, for instance while a leader is elected.
-
-        Args:
-            open_too: the end is behind open transactions, also at read_committed.
-
-        Raises:
-            BrokerError: a permanent error, or a retriable one at the timeout.
-            ConnectionFailed, RequestTimedOut: at the timeout.
+        Retries until the request timeout, for instance while a leader is elected; then raises the last error. With
+        `open_too`, the end is behind open transactions, also at read_committed.
         """
         timer = RetryTimer(self._cluster.backoff(), self._options.request_timeout_ms / 1000)
         while True:
@@ -84,11 +75,6 @@ class OffsetLookup:
     async def on(
         self, leader: int, wanted: Mapping[TopicPartition, int], *, committed: bool | None = None
     ) -> tuple[Found, dict[TopicPartition, BrokerError]]:
-        """Return one leader's offsets and errors.
-
-        Raises:
-            ConnectionFailed, RequestTimedOut: the request failed.
-        """
         topics: dict[str, ListOffsetsTopic] = {}
         for partition, timestamp in wanted.items():
             topic = topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic, partitions=[]))

@@ -1,6 +1,5 @@
-"""Requests to commit and fetch offsets.
+"""Requests to commit and fetch offsets, and their responses.
 
-Here: requests in each group protocol's versions, and their responses.
 Not here: retries (`offsets`).
 """
 
@@ -64,7 +63,6 @@ def fetch_request(
 
 
 def fetched(answer: OffsetFetchResponse, versions: OffsetVersions) -> Iterator[tuple[int, TopicPartition | None, Any]]:
-    """Yield the error code of the group, then each partition's, with its data."""
     whole: Any = answer if versions.fetch <= CLASSIC.fetch else answer.groups[0]
     yield whole.error_code, None, None
     for topic in whole.topics:

@@ -1,7 +1,7 @@
 """Committing and fetching a group's offsets.
 
 Here: retries, and the effect of rebalances on a commit in progress.
-Not here: the requests (`offset_requests`), what may be committed (`consumer`, the app's worker).
+Not here: the requests (`offset_requests`).
 """
 
 import asyncio
@@ -35,7 +35,6 @@ class GroupOffsets:
     """Committed offsets of a group.
 
     Args:
-        settled: set while the member is in no rebalance.
         stable: wait for offsets of open transactions (KIP-447). A read_committed reader needs it: its predecessor may
             be fenced before its last transaction is aborted.
         subscribed: the group assigns partitions to this member; commits then need a membership.
@@ -63,11 +62,7 @@ class GroupOffsets:
         self._order = CommitOrder()
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return committed offsets; partitions without one are left out.
-
-        Raises:
-            BrokerError, ConnectionFailed, RequestTimedOut.
-        """
+        """Return committed offsets; partitions without one are left out."""
         asked = list(partitions)
         timer = RetryTimer(self._coordinator.backoff(), self._timeout_s)
         while True:
@@ -98,7 +93,6 @@ class GroupOffsets:
             raise BrokerError(code, f"offsets of group {self._group}")
 
     def under_way(self, partitions: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
-        """Return those of these partitions (default all) with a commit in progress."""
         return self._order.under_way(partitions)
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -109,7 +103,6 @@ class GroupOffsets:
 
         Raises:
             CommitFailed: partitions moved, or the member was out of its group.
-            BrokerError: the offsets are refused.
             ConnectionFailed, RequestTimedOut: after the request timeout.
         """
         if not offsets:
@@ -146,7 +139,6 @@ class GroupOffsets:
             raise self.failed(gone, "it was joined again while its offsets were being committed")
 
     async def _try(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], generation: int) -> BuswayError | None:
-        """Return the error if a retry may help."""
         if not offsets:
             return None
         if generation < 0 and self._subscribed():
@@ -168,7 +160,6 @@ class GroupOffsets:
         return problem
 
     def failed(self, partitions: Iterable[TopicPartition], why: str) -> CommitFailed:
-        """Return the error for offsets that this member may not commit."""
         shown = ", ".join(f"{topic}-{partition_index}" for topic, partition_index in sorted(partitions))
         return CommitFailed(
             f"group {self._group} has moved on ({why}): the offsets of {shown} were not committed, their records will be read again "

@@ -1,6 +1,5 @@
-"""Initial positions of partitions.
+"""Initial positions of partitions: from committed offsets, then from the reset policy.
 
-Here: positions from committed offsets, then from the reset policy; logging a changed position.
 Not here: retries (`fetcher`).
 """
 
@@ -21,12 +20,6 @@ RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
 class PositionResolver:
-    """Resolver of initial positions.
-
-    Args:
-        committed: returns committed offsets; partitions without one are left out.
-    """
-
     def __init__(
         self,
         look_ups: OffsetLookup,
@@ -38,14 +31,7 @@ class PositionResolver:
         self._committed = committed
 
     async def by_commits(self, chosen: Sequence[FetchPosition]) -> dict[FetchPosition, BuswayError]:
-        """Set committed positions, or the policy for `by_policy`.
-
-        Returns:
-            Errors by partition.
-
-        Raises:
-            BuswayError: the request failed.
-        """
+        """Set committed positions, or the policy for `by_policy`; return errors by partition."""
         generations = {assigned: assigned.number for assigned in chosen}
         offsets = await self._committed([assigned.partition for assigned in chosen])
         problems: dict[FetchPosition, BuswayError] = {}
@@ -64,14 +50,7 @@ class PositionResolver:
         return problems
 
     async def by_policy(self, leader: int, chosen: Sequence[FetchPosition]) -> dict[FetchPosition, BuswayError]:
-        """Set positions at the start or end of the logs of one leader.
-
-        Returns:
-            Errors by partition.
-
-        Raises:
-            ConnectionFailed, RequestTimedOut: the request failed.
-        """
+        """Set positions at an end of the logs of one leader; return errors by partition."""
         generations = {assigned: assigned.number for assigned in chosen}
         wanted = {assigned.partition: RESETS[assigned.reset] for assigned in chosen}
         answers, refused = await self._look_ups.on(leader, wanted)

@@ -1,6 +1,5 @@
-"""Positions of a consumer.
+"""Positions of a consumer: seeks, pauses and lookups, a base class of `Consumer`.
 
-Here: positions, seeks, pauses and lookups, a base class of `Consumer`.
 Not here: reading and commits (`consumer`).
 """
 
@@ -22,8 +21,6 @@ _POSITION_S: Final = 0.01
 
 
 class Positions(ABC):
-    """Methods of `Consumer` for positions."""
-
     options: ConsumerOptions
     _cluster: ClusterClient
     _fetcher: Fetcher
@@ -58,7 +55,7 @@ class Positions(ABC):
             await REAL_TIME.sleep(_POSITION_S)
 
     def known_position(self, partition: TopicPartition) -> int | None:
-        """As `position`, and None while it is not known, is one in a topic that was deleted, or the partition is not assigned."""
+        """Return `position`; None if it is unknown, in a deleted topic, or the partition is not assigned."""
         if self._fetcher.is_replaced(partition, self._fetcher.read_topic_id(partition)):
             return None
         return getattr(self._fetcher.assigned.get(partition), "position", None)

@@ -1,6 +1,5 @@
-"""Choice of the group protocol.
+"""Choice of the group protocol, classic or consumer (KIP-848), by options and broker versions.
 
-Here: classic or consumer (KIP-848), by options and broker versions.
 Not here: the protocols (`group_classic`, `group_modern`).
 """
 
@@ -26,12 +25,7 @@ _CLIENT_MADE_IDS: Final = 1
 async def group_member(
     cluster: ClusterClient, options: ConsumerOptions, *, connect: Callable[[], ClusterClient], listener: Listener
 ) -> GroupMember:
-    """Create the group member that the options describe.
-
-    Raises:
-        UnsupportedByBroker: the brokers do not serve the requested protocol.
-        ConnectionFailed: no broker is reachable.
-    """
+    """Create the group member that the options describe."""
     wanted = options.group_protocol
     both_are_set = wanted == "auto" and options.partition_assignment_strategy != USUAL_STRATEGIES
     assignor = None if both_are_set else options.group_remote_assignor

@@ -1,6 +1,5 @@
-"""All records of a topic up to its current end.
+"""All records of a topic up to its current end, read once, without a group.
 
-Here: reading once to an end, without a group.
 Not here: following a topic (`consumer`).
 """
 
@@ -18,11 +17,7 @@ IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A topic with its current bounds.
-
-    Attributes:
-        begins, ends: by partition, the first offset and the one behind the last.
-    """
+    """A topic with its current bounds: by partition, the first offset and the one behind the last."""
 
     topic: str
     begins: Mapping[int, int]
@@ -65,12 +60,8 @@ async def snapshot(
 ) -> AsyncIterator[Snapshot]:
     """Open a topic, or some partitions, up to its current end.
 
-    Args:
-        isolation_level: read_committed waits for transactions open before that end.
-
-    Raises:
-        BrokerError: the topic is not available.
-        ConnectionFailed: no broker is reachable.
+    read_committed waits for transactions open before that end. Raise `BrokerError` if the topic is not available,
+    `ConnectionFailed`.
     """
     async with Consumer(
         bootstrap_servers=bootstrap_servers,
@@ -104,10 +95,7 @@ async def read_to_end(
     client_id: str = "busway",
     isolation_level: IsolationLevel = "read_uncommitted",
 ) -> AsyncGenerator[Record, None]:
-    """Yield a topic's records up to its current end, each partition in order.
-
-    Args:
-        starts: first offsets; otherwise the log start.
+    """Yield a topic's records up to its current end, each partition in order, from `starts` or the log start.
 
     Other arguments and errors: see `snapshot`.
     """

@@ -1,8 +1,8 @@
 """State of a consumer's partitions.
 
-Here: position, buffer and pause.
-Not here: fetching (`fetcher`) and membership (`group`). A partition that was revoked and assigned again is a new
-object: responses for the old one are dropped.
+Not here: fetching (`fetcher`).
+
+A partition that was revoked and assigned again is a new object: responses for the old one are dropped.
 """
 
 from collections import deque
@@ -20,8 +20,6 @@ class FetchPosition:
     """One assigned partition.
 
     Attributes:
-        position: offset of the next record to hand out; None until known.
-        fetch_position: offset of the next record to fetch.
         fetched_epoch: leader epoch of the last fetched batch; -1 without one.
         topic_id: of the position, as in the metadata at the first fetch; see `Fetcher`.
         chunks: fetched batches, not decoded.
@@ -33,7 +31,6 @@ class FetchPosition:
         gone: the offset missing in the log that caused a lookup.
         reset_at: position found by a reset; None after a commit or seek.
         uncommitted_reset: that position is not in `Uncommitted` yet.
-        placing: a lookup of the position is in progress.
         retry_at: no request before this time of the event loop.
         tenure: constant until the partition is revoked.
     """
@@ -76,7 +73,6 @@ class FetchPosition:
         self.reset_at, self.uncommitted_reset = offset, True
 
     def forget(self) -> None:
-        """Drop what was fetched."""
         self.chunks.clear()
         self.records.clear()
         self.aborted.clear()

@@ -1,6 +1,5 @@
 """Topics of a subscription, including those created later.
 
-Here: names and patterns, and refreshing them.
 Not here: assignment (`group`).
 """
 
@@ -24,14 +23,7 @@ _MADE_WITHIN_S: Final = 0.3
 
 
 class Topics:
-    """A subscription, kept up to date.
-
-    Args:
-        max_age_s: interval between refreshes.
-
-    Attributes:
-        group: assigns the partitions; without one the fetcher reads all.
-    """
+    """A subscription, refreshed every `max_age_s`. Without a `group`, the fetcher reads all partitions."""
 
     def __init__(self, cluster: ClusterClient, fetcher: Fetcher, *, max_age_s: float) -> None:
         self._cluster = cluster
@@ -50,9 +42,7 @@ class Topics:
     ) -> None:
         """Subscribe to names, or to a pattern matched here or by the coordinator.
 
-        Raises:
-            BrokerError: a topic is not available.
-            ValueError: without a group, or in a classic one, `server_pattern` cannot be matched.
+        Raise `BrokerError` if a topic is not available, `ValueError` if no group can match `server_pattern`.
         """
         if server_pattern is not None:
             if self.group is None:
@@ -85,11 +75,9 @@ class Topics:
         await self._cluster.ensure_topics(names)
 
     def forget(self) -> None:
-        """Stop: the partitions are assigned manually."""
         self._subscribed = False
 
     async def watch(self) -> None:
-        """Look for new topics and partitions until cancelled."""
         while True:
             await REAL_TIME.sleep(self._max_age_s)
             if self._subscribed:

@@ -1,7 +1,6 @@
 """Partitions of a classic group that no member owns.
 
-Here: finding them.
-Not here: assigning (`membership_classic`) and rejoining (`group_classic`).
+Not here: assigning (`membership_classic`).
 
 A cooperative round withholds partitions from the new owner until the old one has revoked them and joined again
 (KIP-429). A static member killed in between returns without a rebalance (KIP-345) or memory of the revocation. A static
@@ -22,11 +21,7 @@ _STABLE: Final = "Stable"
 
 
 def unassigned(counts: Mapping[str, int], assignments: Iterable[bytes]) -> list[TopicPartition]:
-    """Return the partitions in no assignment; `counts` are partitions per topic.
-
-    Raises:
-        MalformedMessage: an assignment is malformed.
-    """
+    """Return the partitions in no assignment; `counts` are partitions per topic."""
     shared = {partition for assignment in assignments for partition in decode_assignment(assignment)}
     every = (
         TopicPartition(topic, partition_index) for topic in sorted(counts) for partition_index in range(counts[topic])
@@ -35,12 +30,7 @@ def unassigned(counts: Mapping[str, int], assignments: Iterable[bytes]) -> list[
 
 
 async def unshared_now(coordinator: Coordinator, counts: Mapping[str, int]) -> list[TopicPartition]:
-    """Return the group's unassigned partitions; none while it rebalances.
-
-    Raises:
-        BrokerError, ConnectionFailed, RequestTimedOut: as `Coordinator.ask`, or the group has an error.
-        MalformedMessage: as `unassigned`.
-    """
+    """Return the group's unassigned partitions; none while it rebalances."""
     answer: DescribeGroupsResponse = await coordinator.ask(DescribeGroupsRequest(groups=[coordinator.group]))
     (group,) = answer.groups
     if (code := error_for(group.error_code)) is not ErrorCode.NONE:

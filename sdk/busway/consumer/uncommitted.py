@@ -1,6 +1,5 @@
 """Uncommitted offsets of a consumer.
 
-Here: handed-out and handled offsets, positions chosen by resets and seeks.
 Not here: committing (`offsets`), permission to commit (`handed_out`).
 """
 
@@ -25,22 +24,18 @@ class Uncommitted:
         self._handed_out: Offsets = {}
         self._handled: Offsets = {}
         self._places: Offsets = {}
-        """Those of `_handled` chosen by resets and seeks, with no record handed out since."""
         self._topics: dict[TopicPartition, UUID | None] = {}
-        """Topic id of each partition's offsets."""
 
     def polling(self) -> None:
         """Count everything handed out as handled."""
         self._handled.update(self.all())
 
     def hand_out(self, partition: TopicPartition, behind: OffsetAndMetadata) -> None:
-        """Record the offset behind records handed out."""
         self._handed_out[partition] = behind
         self._topics[partition] = self._fetcher.read_topic_id(partition)
         self._places.pop(partition, None)
 
     def place(self, partition: TopicPartition, offset: int) -> None:
-        """Record a seek, which replaces what was handed out."""
         self._handed_out.pop(partition, None)
         self._begin(partition, OffsetAndMetadata(offset))
 
@@ -49,7 +44,6 @@ class Uncommitted:
         self._topics[partition] = self._fetcher.read_topic_id(partition)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Commit nothing of these partitions."""
         for partition in partitions:
             for known in (self._handed_out, self._handled, self._places, self._topics):
                 known.pop(partition, None)
@@ -77,14 +71,12 @@ class Uncommitted:
             self._begin(partition, offset)
 
     def places(self) -> Offsets:
-        """Return positions chosen by resets and seeks, without a record since."""
         self.take_resets()
         return {
             partition: offset for partition, offset in self._places.items() if self._handled.get(partition) is offset
         }
 
     def placed(self, places: Offsets) -> None:
-        """Mark positions as committed; later ones stay."""
         for partition, offset in places.items():
             if self._handled.get(partition) is offset:
                 del self._handled[partition]
@@ -108,12 +100,7 @@ class Uncommitted:
         return {partition: known[partition] for partition in partitions if partition in known}
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], before: Offsets) -> None:
-        """Forget what is committed or older than the commit; later offsets stay.
-
-        Args:
-            offsets: what was committed.
-            before: `handled` when the commit began.
-        """
+        """Forget offsets not behind the commit; `before` is `handled` at its begin, later offsets stay."""
         for partition, offset in offsets.items():
             for waiting in (self._handled, self._handed_out):
                 if waiting.get(partition) == offset:

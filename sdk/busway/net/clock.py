@@ -1,12 +1,12 @@
 """Clocks of an event loop: real time and an app's frozen time.
 
-Here: `WAITS_IN`, the clock of asyncio's waits in a task; `REAL_TIME` and `APP_TIME`, for Busway's waits.
-Not here: the loop with two clocks (`busway.testing.frozen_time`), a process' machine (`machine`).
+Here: `REAL_TIME` and `APP_TIME`, for Busway's waits.
+Not here: the loop with two clocks (`busway.testing.frozen_time`).
 
 Under `app.test(clock="manual")` the app's tasks run with `WAITS_IN` set to `Time.USER`: their asyncio waits use frozen
-time. The SDK's clients wait by `REAL_TIME`, so they reach brokers and registries although an app's time is frozen; the
-app's waits use `APP_TIME`. Without a frozen clock, both are asyncio's functions. `tests/tidy` checks that modules that
-use them do not wait by asyncio directly.
+time. The SDK's clients wait by `REAL_TIME`, because brokers and registries are not frozen; the app's waits use
+`APP_TIME`. Without a frozen clock, both are asyncio's functions. `tests/tidy` checks that modules that use them do not
+wait by asyncio directly.
 """
 
 import asyncio
@@ -22,8 +22,6 @@ Waited = TypeVar("Waited", bound="asyncio.Future[Any]")
 
 
 class Time(enum.Enum):
-    """Clock of the timers of a context."""
-
     REAL = enum.auto()
     APP = enum.auto()
     """Frozen; waits of the app's internal code."""
@@ -69,12 +67,10 @@ class Clock:
             return current_machine().monotonic_s()
 
     async def sleep(self, seconds: float) -> None:
-        """As `asyncio.sleep`."""
         with self.used():
             await asyncio.sleep(seconds)
 
     def timeout(self, seconds: float | None) -> asyncio.Timeout:
-        """As `asyncio.timeout`."""
         return self.timeout_at(None if seconds is None else self.now_s() + seconds)
 
     def timeout_at(self, when: float | None) -> asyncio.Timeout:
@@ -84,7 +80,6 @@ class Clock:
     async def wait(
         self, futures: Iterable[Waited], *, timeout: float | None, return_when: str = asyncio.ALL_COMPLETED
     ) -> tuple[set[Waited], set[Waited]]:
-        """As `asyncio.wait`."""
         with self.used():
             return await asyncio.wait(futures, timeout=timeout, return_when=return_when)
 

@@ -103,12 +103,10 @@ class Connection:
 
     @property
     def open(self) -> bool:
-        """Whether requests can be sent."""
         return self._transport is not None and self._problem is None
 
     @property
     def problem(self) -> BaseException | None:
-        """Why it ended; None while open."""
         return self._problem
 
     @property
@@ -209,11 +207,7 @@ class Connection:
         return self._features.get(name, 0)
 
     def version(self, key: ApiKey, at_most: int | None = None) -> int:
-        """Return the version to use for an API.
-
-        Raises:
-            UnsupportedByBroker: there is no common one.
-        """
+        """Return the version to use for an API; raise `UnsupportedByBroker` without a common one."""
         offered = self._ranges.get(key)
         if offered is not None and at_most is not None:
             offered = (offered[0], min(offered[1], at_most))
@@ -229,12 +223,7 @@ class Connection:
     ) -> Any:
         """Send a request in the highest common version and wait for its response.
 
-        Args:
-            at_most: the highest version to use.
-            answer: False for a request without a response (Produce with acks 0).
-
-        Raises:
-            ConnectionFailed, RequestTimedOut, UnsupportedByBroker.
+        `at_most` is the highest version; `answer` is False for a request without a response (Produce with acks 0).
         """
         key = ApiKey(type(message).message_info.api_key)
         return await self._send(key, self.version(key, at_most), message, timeout_s, answer=answer)
@@ -315,7 +304,6 @@ class Connection:
         self.fail(ConnectionFailed(text))
 
     def fail(self, problem: BaseException) -> None:
-        """End the connection; pending requests raise `problem`."""
         if self._problem is None:
             self._problem = problem
         waiting, self._waiting = self._waiting, deque()
@@ -329,5 +317,4 @@ class Connection:
             self._transport = None
 
     def close(self) -> None:
-        """End the connection."""
         self.fail(ConnectionFailed(f"the connection to {self.name} was closed"))

@@ -1,8 +1,7 @@
 """Garbage collection of long-running processes.
 
-Here: the collector's settings once everything is loaded.
-Not here: when that is. The collector runs in the allocating thread, the event loop's: by default after every 700
-surviving objects, and over all objects when a quarter of them is new. It frees little of what a server allocates.
+The collector runs in the allocating thread, the event loop's: by default after every 700 surviving objects, and over
+all objects when a quarter of them is new. It frees little of what a server allocates.
 """
 
 import gc
@@ -21,7 +20,7 @@ middle generation stays small: 250,000 objects take 150 ms.
 def settle(thresholds: tuple[int, int, int] = SERVICE) -> None:
     """Freeze all loaded objects and set the thresholds for new ones.
 
-    Collecting the loaded ones would block the event loop for a tenth of a second.
+    Collecting them would block the event loop for a tenth of a second.
     """
     gc.freeze()
     gc.set_threshold(*thresholds)

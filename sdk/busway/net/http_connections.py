@@ -1,6 +1,6 @@
 """Connections of the HTTP server: their timeouts and their number.
 
-Here: uvicorn's connection with a timeout for unfinished requests and unread responses.
+Here: timeouts for unfinished requests and unread responses.
 Not here: serving and stopping (`http_server`). uvicorn closes idle connections after a response, but keeps those that
 never send a request or never end it.
 """
@@ -37,12 +37,9 @@ class Patience:
 
 
 PATIENCE: Final = Patience()
-"""The default limits."""
 
 
 class Connection(H11Protocol):
-    """A connection with a timeout while a request is incomplete."""
-
     def __init__(self, *uvicorn: Any, patience: Patience, **more: Any) -> None:
         super().__init__(*uvicorn, **more)
         self._patience = patience
@@ -108,7 +105,6 @@ class Connection(H11Protocol):
 
 
 def close_late(connections: Collection[Any], now: float) -> None:
-    """Close connections whose clients exceeded a limit."""
     late = [connection for connection in connections if isinstance(connection, Connection) and connection.is_late(now)]
     for connection in late:
         connection.give_up()

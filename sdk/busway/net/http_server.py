@@ -1,8 +1,6 @@
 """An ASGI application in the caller's event loop: the only place that runs uvicorn.
 
-Here: start and stop.
-Not here: the socket (`listening`), paths, signals. It imports uvicorn, but no application: registry, Connect worker and
-a service's HTTP side (`busway.web`) bring theirs.
+Not here: the socket (`listening`), applications: registry, Connect worker and `busway.web` bring theirs.
 """
 
 import asyncio
@@ -88,8 +86,6 @@ async def _refuse(send: "Send") -> None:
 
 
 class _Connections(set[Any]):
-    """uvicorn's connections, with an event for the last one's end."""
-
     def __init__(self) -> None:
         super().__init__()
         self.gone = asyncio.Event()
@@ -139,7 +135,6 @@ class _Server(uvicorn.Server):
         self.server_state.connections = self._connections
 
     async def run_on(self, bound: socket.socket) -> None:
-        """Serve until `stop`."""
         try:
             await self.serve([bound])
         except SystemExit:
@@ -147,7 +142,6 @@ class _Server(uvicorn.Server):
             raise CannotListen("the web application could not start: its lifespan failed; see the log") from None
 
     def stop(self) -> None:
-        """End `run_on` soon."""
         self.should_exit = True
         self._closing.set()
 

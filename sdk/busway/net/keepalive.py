@@ -1,6 +1,5 @@
 """TCP keepalive: detection of dead peers.
 
-Here: the socket options.
 Not here: reactions (`connection`). A host without power, or a firewall that drops a connection, sends nothing, and some
 responses may take as long as a rebalance (JoinGroup). Kafka's clients enable keepalive too, but with the operating
 system's two hours before the first probe.
@@ -13,9 +12,7 @@ from typing import Any, Final
 IDLE_S: Final = 10
 """Silence before the first probe; a restarted host responds with a reset."""
 INTERVAL_S: Final = 5
-"""Time between probes."""
 COUNT: Final = 3
-"""Unanswered probes that break the connection."""
 GONE_S: Final = IDLE_S + INTERVAL_S * COUNT
 """Silence after which the peer is gone."""
 

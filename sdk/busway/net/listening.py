@@ -1,6 +1,5 @@
 """Listening sockets.
 
-Here: the socket, and texts for its errors.
 Not here: the protocol on it (`http_server`).
 """
 
@@ -34,7 +33,6 @@ def is_this_machine(host: str) -> bool:
 
 
 def in_url(host: str) -> str:
-    """Return the host as in a URL, before `:PORT`."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -70,7 +68,6 @@ async def bind(host: str, port: int, *, subject: str) -> socket.socket:
 
 
 def reason(problem: OSError | ValueError) -> str:
-    """Return the reason for an error, and the remedy."""
     if isinstance(problem, ValueError | socket.gaierror):
         text = problem.strerror if isinstance(problem, OSError) else problem
         return f"the host does not resolve ({text}); give an address of this machine, such as 127.0.0.1"

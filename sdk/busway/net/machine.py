@@ -1,7 +1,7 @@
 """The machine that a process runs on.
 
-Here: `OS`, the real clocks, ids and random numbers, and `current_machine`, that of the running event loop. A simulated
-loop has a separate one in its attribute `machine`, so that all clients of a service are simulated.
+Here: `OS`, the real machine, and `current_machine`, that of the running event loop. A simulated loop has a separate one
+in its attribute `machine`, so that all clients of a service are simulated.
 """
 
 import asyncio

@@ -1,6 +1,5 @@
 """Delays between retries, and a deadline for them.
 
-Here: `Backoff`, the length of the next delay; `RetryTimer`, which waits or gives up.
 Not here: which errors are retriable (`busway_protocol.errors`).
 """
 
@@ -24,22 +23,16 @@ class Backoff:
     tries: int = 0
 
     def next(self) -> float:
-        """Return the next delay."""
         wait = min(self.limit, self.initial * 2**self.tries)
         self.tries = min(self.tries + 1, 30)
         return float(wait * (1 - 0.2 * self.rng()))
 
     def reset(self) -> None:
-        """Restart after a success."""
         self.tries = 0
 
 
 class RetryTimer:
-    """The deadline of a call that is retried, from now on, and the delays between its attempts.
-
-    Attributes:
-        deadline: in the seconds of `REAL_TIME.now_s`.
-    """
+    """The deadline of a retried call, in the seconds of `REAL_TIME.now_s`, and the delays between its attempts."""
 
     __slots__ = ("_backoff", "deadline")
 

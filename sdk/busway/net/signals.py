@@ -1,8 +1,6 @@
 """Signals that end a process.
 
-Here: waiting for the first of them, or of events.
-Not here: what is ended, and how; an app during its start (`busway.app.serving`), a supervisor that passes signals on
-(`busway.cli.processes`).
+Not here: what is ended, and how (`busway.app.serving`, `busway.cli.processes`).
 """
 
 import asyncio
@@ -32,7 +30,6 @@ def until_signal(*others: asyncio.Event) -> "asyncio.Task[None]":
 
 
 async def first_of(*events: asyncio.Event) -> None:
-    """Wait until one of the events is set."""
     waits = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

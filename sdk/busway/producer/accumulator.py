@@ -1,9 +1,8 @@
 """Unsent and unacknowledged batches by partition, in order.
 
-Here: filling batches, when one is full, due or expired, and an idempotent producer's sequence numbers (KIP-98,
-KIP-360).
-Not here: sending (`sender`), clocks (times are arguments). A partition has at most one batch in flight, so that a retry
-never overtakes later records.
+Here: filling batches, and an idempotent producer's sequence numbers (KIP-98, KIP-360).
+Not here: sending (`sender`), clocks. A partition has at most one batch in flight, so that a retry never overtakes later
+records.
 
 An acknowledgement uses up sequence numbers, so an unwritten batch leaves no gap. A failed batch that may have been
 written ends the partition's epoch: in that epoch, the broker would take the next batch for a duplicate. Each partition
@@ -22,7 +21,6 @@ RECORD_OVERHEAD = 24
 """Upper bound of a record's bytes beside key, value and headers."""
 SEQUENCES = 2**31
 EPOCH_MAX = 2**15 - 1
-"""A new producer id is needed after it."""
 
 Partition = tuple[str, int]
 
@@ -33,13 +31,7 @@ Waiter = tuple[int, int, Any]
 
 @dataclass(slots=True, eq=False)
 class SharedFutures:
-    """Records of one partition with one future per batch.
-
-    Attributes:
-        make_future: called for each batch.
-        futures: the results.
-        batch: of the last record.
-    """
+    """Records of one partition with one future per batch, created by `make_future`."""
 
     make_future: Callable[[], Any]
     futures: list[Any] = field(default_factory=list)
@@ -52,12 +44,9 @@ class Batch:
 
     Attributes:
         shared: futures of waiters that stand for later records as well.
-        common: the one of `send_among`.
         uncertain: it was sent, and may have been written.
         halved: part of a larger batch that was refused for its size.
         given_up: expired in flight; its waiters have failed, only its sequence numbers matter.
-        problem: the last error.
-        settled: acknowledged or failed, and removed.
     """
 
     partition: Partition
@@ -80,9 +69,8 @@ class Batch:
 class _Queue:
     """A partition's batches.
 
-    Attributes:
-        batch_size: bytes of a full batch; below the producer's if the topic's limit is lower.
-        spent: the producer id whose last epoch was used up here.
+    `batch_size` is below the producer's if the topic's limit is lower. `spent` is the producer id whose last epoch was
+    used up here.
     """
 
     batch_size: int
@@ -95,7 +83,7 @@ class _Queue:
     spent: int | None = None
 
     def renew(self, *, identity: bool) -> None:
-        """Start sequence 0 of the next epoch or a new producer id; encode the waiting batch again."""
+        """Start sequence 0 of the next epoch or a new producer id."""
         self.next_sequence = 0
         if identity or self.epoch == EPOCH_MAX:
             self.spent, self.producer_id = self.producer_id, -1
@@ -106,13 +94,9 @@ class _Queue:
 
 
 class Accumulator:
-    """All batches of a producer.
+    """All batches of a producer; full at `batch_size` bytes, otherwise sent after `linger_s`.
 
-    Args:
-        batch_size: bytes of a full batch.
-        linger_s: how long others wait.
-        compression: codec name.
-        transactional: the epoch comes from the transaction coordinator, the same for all partitions.
+    If `transactional`, the epoch comes from the transaction coordinator, the same for all partitions.
     """
 
     def __init__(self, *, batch_size: int, linger_s: float, compression: str, transactional: bool = False) -> None:
@@ -122,7 +106,6 @@ class Accumulator:
         self._transactional = transactional
         self._queues: dict[Partition, _Queue] = {}
         self.buffered = 0
-        """Bytes of waiting and in-flight records."""
         self.flushing = 0
 
     def append(  # noqa: PLR0917 - called for every record: keyword arguments would cost a tenth of its time
@@ -136,13 +119,9 @@ class Accumulator:
         size: int,
         waiter: Any,
     ) -> bool:
-        """Add a record; return whether a batch was opened or became full.
+        """Add a record, with encoded headers; return whether to wake the sender: a batch was opened or became full.
 
-        Then the sender has to be woken.
-
-        Args:
-            headers: encoded.
-            waiter: a future or `SharedFutures`; None if `common` follows.
+        `waiter` is a future or `SharedFutures`; None if `common` follows.
         """
         queue = self._queues.get(partition)
         if queue is None:
@@ -173,7 +152,7 @@ class Accumulator:
         return opened or builder.size_bytes >= queue.batch_size
 
     def common(self, partition: Partition, timestamp_ms: int, make_future: Callable[[], Any]) -> Any:
-        """Return the batch's shared future, extended to the last record, of this timestamp."""
+        """Return the batch's shared future, extended to the last record."""
         batch = self._queues[partition].batches[-1]
         if batch.common is None:
             batch.common = make_future()
@@ -182,7 +161,6 @@ class Accumulator:
         return batch.common
 
     def ready(self, now: float) -> tuple[list[Partition], float | None]:
-        """Return partitions whose first batch is due, and when the next will be."""
         ready = []
         soonest: float | None = None
         for partition, queue in self._queues.items():
@@ -200,16 +178,14 @@ class Accumulator:
         return ready, soonest
 
     def lacks_identity(self, partition: Partition, producer_id: int) -> bool:
-        """Return whether the partition needs a producer id other than this one."""
         queue = self._queues[partition]
         return queue.producer_id < 0 and queue.spent == producer_id
 
     def take(self, partition: Partition, producer_id: int, epoch: int = 0) -> Batch:
         """Return a partition's first batch, encoded; mute the partition until it is settled.
 
-        Args:
-            producer_id: of an idempotent producer, for a partition without one; else -1.
-            epoch: of a transactional producer; a change restarts at sequence 0.
+        `producer_id` is for a partition without one, -1 unless idempotent. A change of the transactional `epoch`
+        restarts at sequence 0.
         """
         queue = self._queues[partition]
         assert not queue.in_flight
@@ -228,7 +204,6 @@ class Accumulator:
         return batch
 
     def acknowledged(self, batch: Batch) -> None:
-        """Remove a written batch and advance the sequence number."""
         queue = self._queues[batch.partition]
         queue.next_sequence = (queue.next_sequence + batch.builder.count) % SEQUENCES
         self._drop(queue, batch)
@@ -253,7 +228,6 @@ class Accumulator:
         batch.settled = True
 
     def retry(self, batch: Batch, at: float) -> None:
-        """Send the batch again, not before `at`."""
         queue = self._queues[batch.partition]
         queue.in_flight = False
         queue.retry_at = at
@@ -294,7 +268,6 @@ class Accumulator:
         return expired, soonest
 
     def is_under_way(self, batch: Batch) -> bool:
-        """Return whether the batch is in flight."""
         queue = self._queues[batch.partition]
         return queue.in_flight and queue.batches[0] is batch
 

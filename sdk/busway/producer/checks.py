@@ -1,6 +1,5 @@
-"""Checks of a record and its size.
+"""Checks of a record's types, size and timestamp.
 
-Here: types, size and timestamp.
 Not here: whether topic and partition exist (`producer`).
 """
 
@@ -15,14 +14,9 @@ _TIMESTAMP_LIMIT: Final = 2**63
 
 
 def size_of(topic: str, value: Any, key: Any, headers: Headers, most: int) -> int:
-    """Check the types of a record and return its approximate size in bytes.
+    """Check the types of a record and return its approximate size in bytes, at most `most`.
 
-    Args:
-        most: the producer's max_request_size.
-
-    Raises:
-        TypeError: key, value or headers have the wrong type.
-        MessageTooLarge: the size exceeds `most`.
+    Raise `TypeError` for the wrong type, `MessageTooLarge` above `most`.
     """
     if not (isinstance(value, _BYTES) and isinstance(key, _BYTES)):
         raise TypeError(
@@ -49,11 +43,7 @@ def _size_of_headers(headers: Headers) -> int:
 
 
 def checked_timestamp(timestamp_ms: int) -> int:
-    """Return the timestamp, in milliseconds since 1970.
-
-    Raises:
-        ValueError: it is negative or not below 2**63.
-    """
+    """Return the timestamp, in milliseconds since 1970; raise `ValueError` if negative or not below 2**63."""
     if not 0 <= timestamp_ms < _TIMESTAMP_LIMIT:
         raise ValueError(f"timestamp_ms: {timestamp_ms} is no moment in milliseconds since 1970")
     return timestamp_ms

@@ -1,6 +1,5 @@
-"""Choice of a record's partition.
+"""Choice of a record's partition: by key, by the caller's function, or for neither.
 
-Here: `Partitioner`: by key, by the caller's function, or for neither.
 Not here: the hash of keys (`busway_protocol.partitioning`).
 """
 
@@ -11,10 +10,7 @@ from busway_protocol.partitioning import partition_for_key
 
 
 class Partitioner:
-    """Chooser of partitions of topics in the metadata.
-
-    Records without a key stay in one partition for a batch, then move to a random one (KIP-480).
-    """
+    """Chooser of partitions. Records without a key stay in one for a batch, then move to a random one (KIP-480)."""
 
     def __init__(self, metadata: ClusterMetadata, options: ProducerOptions) -> None:
         self._metadata = metadata
@@ -23,11 +19,7 @@ class Partitioner:
         self._keyless: dict[str, tuple[int, int]] = {}
 
     def choose(self, topic: str, key: bytes | None, size: int) -> int:
-        """Return the partition of a record of about `size` bytes.
-
-        Raises:
-            ValueError: the caller's partitioner returned a partition that does not exist.
-        """
+        """Return the partition of a record of about `size` bytes; raise `ValueError` if it does not exist."""
         count = self.count(topic)
         if self._partitioner is not None:
             return self.given(topic, self._partitioner(topic, key, count))
@@ -40,16 +32,10 @@ class Partitioner:
         return partition
 
     def given(self, topic: str, partition: int) -> int:
-        """Return the partition.
-
-        Raises:
-            ValueError: the topic does not have it.
-        """
         count = self.count(topic)
         if not 0 <= partition < count:
             raise ValueError(f"partition {partition} of {topic} does not exist, it has 0 to {count - 1}")
         return partition
 
     def count(self, topic: str) -> int:
-        """Return the topic's number of partitions."""
         return len(self._metadata.topics[topic].partitions)

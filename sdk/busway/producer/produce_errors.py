@@ -1,7 +1,6 @@
 """Meaning of a Produce response, or of none, for a batch.
 
-Here: groups of errors, and error texts.
-Not here: reactions to them (`sender`).
+Not here: reactions (`sender`).
 """
 
 from typing import Final
@@ -31,13 +30,11 @@ STALE_LEADER: Final = frozenset(
 
 
 def name_of(batch: Batch) -> str:
-    """Return `topic-partition` of a batch."""
     topic, partition_index = batch.partition
     return f"{topic}-{partition_index}"
 
 
 def not_in_time(batch: Batch, timeout_ms: int) -> str:
-    """Return the error text for a batch that exceeded delivery_timeout_ms."""
     written = "whether it was written is not known" if batch.uncertain else "it was not written"
     last = f"; the last attempt: {batch.problem}" if batch.problem is not None else ""
     return f"{name_of(batch)}: not acknowledged within {timeout_ms} ms, {written}{last}"

@@ -1,6 +1,5 @@
 """The public producer.
 
-Here: `Producer`: checks of partition, size and buffer.
 Not here: batches (`accumulator`), sending (`sender`), transactions (`transactions`).
 """
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("busway.producer")
 
 KeyValueHeaders: TypeAlias = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
-"""A record for `Producer.send_many`."""
 
 
 class Producer:
@@ -298,7 +296,6 @@ class Producer:
         return self._placing.choose(topic, key, size)
 
     def _check_running(self) -> int:
-        """Return the number of the open transaction; 0 without transactions."""
         if self._task is None or self._task.done():
             raise NotRunning("the producer is not running; use `async with Producer(...)` or await start()")
         return 0 if self._transactions is None else self._transactions.require_open()
@@ -310,7 +307,6 @@ class Producer:
         await self._cluster.ensure_topics([topic], self.options.metadata_timeout_ms / 1000)
 
     async def _space(self, topic: str) -> None:
-        """Wait until a batch is done and the topic is still available; batches do not linger meanwhile."""
         self._accumulator.flushing += 1
         self._sender.wake()
         try:

@@ -1,6 +1,5 @@
 """The loop that sends ready batches.
 
-Here: grouping batches by leader, the Produce request, reactions to errors.
 Not here: filling batches, sequence numbers (`accumulator`).
 
 A batch fails only if it would otherwise be lost or written twice: if sequence numbers disagree, a batch that was
@@ -42,8 +41,6 @@ NAMES_UNTIL: Final = 12
 
 
 class Sender:
-    """Sender of an accumulator's batches."""
-
     def __init__(self, cluster: ClusterClient, accumulator: Accumulator, options: ProducerOptions) -> None:
         self._cluster = cluster
         self._accumulator = accumulator
@@ -63,21 +60,14 @@ class Sender:
             self.transactions = Transactions(TransactionRequests(cluster, options), self)
 
     def wake(self) -> None:
-        """Wake the loop."""
         self._wake.set()
 
     async def space(self) -> None:
-        """Wait until the next batch is done."""
         self._space.clear()
         await self._space.wait()
 
     async def identify(self) -> None:
-        """Get a new producer id, or take the transactional id over.
-
-        Raises:
-            BrokerError, ConnectionFailed, RequestTimedOut: after the request timeout.
-            ProducerFenced, TransactionFailed: the transactional id is refused.
-        """
+        """Get a new producer id, or take the transactional id over; raise when refused or after the request timeout."""
         if self.transactions is not None:
             await self.transactions.identify()
             return
@@ -101,11 +91,7 @@ class Sender:
             await timer.sleep_or_raise(problem)
 
     async def run(self) -> None:
-        """Send until cancelled.
-
-        Raises:
-            Exception: an internal error, after all waiters have failed.
-        """
+        """Send until cancelled; raise an internal error after all waiters have failed."""
         try:
             await self._run()
         except Exception as problem:
@@ -250,11 +236,7 @@ class Sender:
                 self._judge(batch, batch not in certain, partition, now)
 
     def _judge(self, batch: Batch, was_uncertain: bool, partition: PartitionProduceResponse, now: float) -> None:
-        """Settle a batch or retry it.
-
-        Args:
-            was_uncertain: an earlier request may have written it.
-        """
+        """Settle a batch or retry it; `was_uncertain` if an earlier request may have written it."""
         code = error_for(partition.error_code)
         problem = BrokerError(code, name_of(batch), partition.error_message)
         if code in WRITTEN:
@@ -372,7 +354,6 @@ class Sender:
             self._accumulator.flushing -= 1
 
     async def settled(self) -> None:
-        """Wait until no record is buffered or in flight."""
         while self._accumulator.buffered:
             await self.space()
 
@@ -386,7 +367,6 @@ class Sender:
                 self._fail(batch, problem)
 
     def left(self) -> dict[Partition, int]:
-        """Count unacknowledged records by partition."""
         counts: dict[Partition, int] = {}
         for batch in self._accumulator.all_batches():
             if not batch.given_up:
@@ -394,7 +374,6 @@ class Sender:
         return counts
 
     async def stop(self) -> None:
-        """Cancel requests in flight and fail what is left."""
         for task in tuple(self._requests):
             task.cancel()
         if self._requests:

@@ -1,6 +1,5 @@
 """Lookups in the background, one of each kind at a time.
 
-Here: starting them and their rest period.
 Not here: the lookups (`sender`).
 """
 
@@ -17,13 +16,7 @@ RETRY_S: Final = 0.1
 
 
 class SingleFlight:
-    """Running lookups by their kind.
-
-    Args:
-        spawn: starts a task that ends with its owner.
-        done: called after each one, also after a failure.
-        rate_limited_log: for failures.
-    """
+    """Running lookups by their kind; `done` is called after each, also after a failure."""
 
     def __init__(
         self,

@@ -1,6 +1,5 @@
 """Requests of a transactional producer to coordinators of transactions and groups.
 
-Here: each request, retried until decided, and error texts with remedies.
 Not here: when they are sent (`transactions`). Request versions select the protocol: `implicit` is transaction.version 2
 (KIP-890), where Produce and TxnOffsetCommit add to a transaction implicitly and EndTxn raises the epoch.
 """
@@ -78,8 +77,6 @@ _GROUP_MOVED_ON: Final = frozenset(
 
 
 class Identity(NamedTuple):
-    """A producer's id and epoch."""
-
     producer_id: int
     epoch: int
 
@@ -104,16 +101,11 @@ class TransactionRequests:
         self._groups: dict[str, CoordinatorLink] = {}
         self._rate_limited_log = RateLimitedLog(logger)
         self.opened_at: float | None = None
-        """When the transaction began, by the event loop; for error texts."""
 
     async def identify(self, before: Identity = NOBODY) -> tuple[Identity, bool]:
-        """Take the transactional id over, or continue under the next epoch; end open transactions.
+        """Take the transactional id over, or continue under `before`'s next epoch; end open transactions.
 
-        Args:
-            before: this producer; the default takes over.
-
-        Returns:
-            The new identity, and whether transactions are `implicit`.
+        Return the new identity, and whether transactions are `implicit`.
         """
         request = InitProducerIdRequest(
             transactional_id=self._id,
@@ -128,7 +120,6 @@ class TransactionRequests:
         return Identity(answer.producer_id, answer.producer_epoch), level >= IMPLICIT_FROM
 
     async def add_partitions(self, identity: Identity, partitions: Collection[tuple[str, int]]) -> None:
-        """Add partitions to the transaction, for brokers where Produce does not."""
         topics: dict[str, AddPartitionsToTxnTopic] = {}
         for name, partition_index in partitions:
             topics.setdefault(name, AddPartitionsToTxnTopic(name=name, partitions=[])).partitions.append(
@@ -155,7 +146,6 @@ class TransactionRequests:
             raise self._refused(code, f"adding {names} to the transaction")
 
     async def add_offsets(self, identity: Identity, group_id: str) -> None:
-        """Add a group to the transaction, for brokers where TxnOffsetCommit does not."""
         request = AddOffsetsToTxnRequest(
             transactional_id=self._id,
             producer_id=identity.producer_id,
@@ -174,7 +164,6 @@ class TransactionRequests:
         *,
         implicit: bool,
     ) -> None:
-        """Send offsets, pending until the transaction ends."""
         topics: dict[str, TxnOffsetCommitRequestTopic] = {}
         for partition, offset in offsets.items():
             topic = topics.setdefault(partition.topic, TxnOffsetCommitRequestTopic(name=partition.topic, partitions=[]))
@@ -215,7 +204,6 @@ class TransactionRequests:
             raise self._refused(code, f"committing offsets of group {group.group_id}")
 
     async def end(self, identity: Identity, *, committed: bool, implicit: bool) -> Identity:
-        """Commit or abort; return the new identity."""
         request = EndTxnRequest(
             transactional_id=self._id,
             producer_id=identity.producer_id,
@@ -294,14 +282,12 @@ class TransactionRequests:
         return TransactionFailed(f"{head}: {self._text_of(code)} ({code.name})", code)
 
     def fenced_text(self) -> str:
-        """Explain a newer epoch of this producer at the brokers."""
         text = "another producer with the same transactional_id has taken over"
         if overdue := self._overdue():
             text = f"the transaction was aborted, {overdue}, or {text}"
         return f"{text}; nothing of this transaction is committed. Stop this producer; start a new one if it is the one that should work"
 
     def _overdue(self) -> str:
-        """Explain that the transaction exceeded its timeout; empty if it did not."""
         open_s = 0.0 if self.opened_at is None else REAL_TIME.now_s() - self.opened_at
         if open_s * 1000 < self._timeout_ms:
             return ""

@@ -1,7 +1,6 @@
-"""State machine of a producer's transactions.
+"""State machine of a producer's transactions; pure.
 
-Here: states and transitions; pure.
-Not here: requests (`transaction_requests`), actions (`transactions`).
+Not here: actions (`transactions`).
 """
 
 from collections.abc import Mapping
@@ -12,12 +11,8 @@ from busway.errors import InvalidTransactionState
 
 
 class State(Enum):
-    """State of the producer."""
-
     NEW = auto()
-    """Without a producer id."""
     READY = auto()
-    """No transaction is open."""
     OPEN = auto()
     BROKEN = auto()
     """A part of the transaction is lost: it must be aborted."""
@@ -28,8 +23,6 @@ class State(Enum):
 
 
 class Event(Enum):
-    """Cause of a transition."""
-
     IDENTIFIED = auto()
     BEGIN = auto()
     COMMIT = auto()
@@ -37,7 +30,6 @@ class Event(Enum):
     ABORT = auto()
     """May repeat while an abort has no response."""
     ENDED = auto()
-    """The coordinator confirmed the end."""
     BREAK = auto()
     """The transaction cannot be committed."""
     DIE = auto()
@@ -69,11 +61,7 @@ _REFUSALS: Final[Mapping[tuple[State, Event], str]] = {
 
 
 def after(state: State, event: Event) -> State:
-    """Return the next state.
-
-    Raises:
-        InvalidTransactionState: the event does not fit; the text has the remedy.
-    """
+    """Return the next state; raise `InvalidTransactionState` with the remedy."""
     if event is Event.DIE:
         return State.OVER
     following = TABLE[state].get(event)

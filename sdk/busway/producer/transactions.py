@@ -1,8 +1,6 @@
 """Transactions of a producer: their contents and their end.
 
-Here: the current transaction, by `transaction_state`, and the order of steps that end it.
-Not here: requests (`transaction_requests`), sending records (`sender`). A requested end continues even if its caller is
-cancelled.
+Not here: requests (`transaction_requests`). A requested end continues even if its caller is cancelled.
 """
 
 import asyncio
@@ -28,8 +26,6 @@ Partition = tuple[str, int]
 
 
 class Outgoing(Protocol):
-    """A producer's records, as needed here."""
-
     async def flush(self) -> None:
         """Wait until every record is acknowledged or has failed."""
 
@@ -41,8 +37,6 @@ class Outgoing(Protocol):
 
 
 class Input(Protocol):
-    """Source of the offsets committed with a transaction."""
-
     def begin(self) -> None:
         """Collect what is handed out from now on, or raise InvalidTransactionState."""
 
@@ -54,12 +48,9 @@ class Input(Protocol):
 
 
 class Transactions:
-    """The transactions of one producer, one at a time.
+    """The transactions of one producer, one at a time; `number` is the latest's.
 
-    Attributes:
-        identity: the producer's id and epoch.
-        implicit: partitions need not be added before a send (KIP-890).
-        number: of the latest transaction.
+    If `implicit`, partitions need not be added before a send (KIP-890).
     """
 
     def __init__(self, requests: TransactionRequests, outgoing: Outgoing) -> None:
@@ -72,7 +63,6 @@ class Transactions:
         self._partitions: set[Partition] = set()
         self._groups: set[str] = set()
         self._input: Input | None = None
-        """The input of the transaction that has not ended."""
         self._has_input = False
         """The input's offsets are part of the transaction."""
         self._started = False
@@ -87,12 +77,6 @@ class Transactions:
         self._ending: asyncio.Task[None] | None = None
 
     async def identify(self) -> None:
-        """Take the transactional id over, also after a restart.
-
-        Raises:
-            ProducerFenced, TransactionFailed: it is refused.
-            BrokerError, ConnectionFailed, RequestTimedOut: undecided within delivery_timeout_ms.
-        """
         self._state, self._problem, self._lost_track = State.NEW, None, False
         self._input = None
         self.identity, self.implicit = await self._requests.identify()
@@ -102,13 +86,7 @@ class Transactions:
     # Checks for callers
 
     def require_open(self) -> int:
-        """Return the number of the open transaction.
-
-        Raises:
-            TransactionAbortable: it has failed and must be aborted.
-            ProducerFenced, TransactionFailed: the producer cannot continue.
-            InvalidTransactionState: no transaction is open.
-        """
+        """Return the number of the open transaction; raise if it failed, none is open or the producer cannot continue."""
         if self._state is State.OPEN:
             return self.number
         self._raise_problem()
@@ -117,16 +95,11 @@ class Transactions:
         raise InvalidTransactionState("this producer sends in transactions only: `async with producer.transaction():`")
 
     def require(self, number: int) -> None:
-        """Check after a wait that this transaction is still open.
-
-        Raises:
-            As `require_open`.
-        """
+        """Check after a wait that this transaction is still open; raise as `require_open`."""
         if self.require_open() != number:
             raise InvalidTransactionState("the transaction that this belonged to has ended meanwhile")
 
     def is_open(self, number: int) -> bool:
-        """Return whether this transaction can still be ended."""
         return self.number == number and self._state in {State.OPEN, State.BROKEN}
 
     def _raise_problem(self) -> None:
@@ -137,15 +110,12 @@ class Transactions:
 
     @property
     def sends(self) -> bool:
-        """Whether records may be sent."""
         return self._state in {State.OPEN, State.COMMITTING}
 
     def lacks(self, partition: Partition) -> bool:
-        """Return whether the partition must be added before a send."""
         return not self.implicit and partition not in self._partitions
 
     def sent(self, partition: Partition) -> None:
-        """Record a send to the partition."""
         self._partitions.add(partition)
         self._started = True
 
@@ -165,17 +135,14 @@ class Transactions:
             self._started = True
 
     def batch_failed(self, code: ErrorCode | None, problem: BuswayError, *, lost_track: bool) -> None:
-        """Fail the transaction: records of it were not written.
+        """Fail the transaction: records of it were not written, or with `lost_track` perhaps.
 
-        Args:
-            code: the broker's error; None without a response in time.
-            lost_track: they may have been written, or others are missing.
+        `code` is the broker's error; None without a response in time.
         """
         self._lost_track |= lost_track
         self.fail((self._requests.refused_for_good(code) if code is not None else None) or problem)
 
     def fenced_text(self) -> str:
-        """Explain a newer epoch of this producer at the brokers."""
         return self._requests.fenced_text()
 
     def fail(self, problem: BuswayError) -> None:
@@ -200,12 +167,7 @@ class Transactions:
     async def begin(self, source: Input | None = None) -> int:
         """Begin a transaction and return its number; wait for one that is ending.
 
-        Args:
-            source: its offsets are committed with the transaction.
-
-        Raises:
-            ProducerFenced, TransactionFailed: the producer cannot continue.
-            InvalidTransactionState: another one is open, or the input is not ready.
+        The offsets of `source` are committed with it.
         """
         if self._ending is not None and not self._ending.done():
             await asyncio.wait([self._ending])
@@ -226,14 +188,7 @@ class Transactions:
         return self.number
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> None:
-        """Commit a group's offsets with the transaction.
-
-        Raises:
-            TransactionAbortable: they are refused, for instance after a rebalance, or not accepted in time.
-            ProducerFenced, TransactionFailed: the producer cannot continue.
-            InvalidTransactionState: no transaction is open, or a commit of these partitions is in progress.
-            ValueError: the consumer commits automatically.
-        """
+        """Commit a group's offsets with the transaction; errors as `Producer.send_offsets_to_transaction`."""
         number = self.require_open()
         if not offsets:
             return
@@ -265,7 +220,6 @@ class Transactions:
             raise
 
     async def _send_input(self) -> None:
-        """Send the input's offsets, once."""
         if self._input is None or self._has_input:
             return
         try:
@@ -278,10 +232,8 @@ class Transactions:
         self._has_input = True
 
     async def abort_after(self, problem: BaseException) -> None:
-        """Abort because of a problem.
-
-        Raises:
-            TransactionFailed: the abort failed too, and the problem is a BuswayError.
+        """Abort because of a problem; raise `TransactionFailed` if the abort failed too and the problem is a
+        BuswayError.
         """
         try:
             await self.end(commit=False)
@@ -297,12 +249,7 @@ class Transactions:
     async def end(self, *, commit: bool) -> None:
         """Commit or abort; a cancellation takes effect when the transaction has ended.
 
-        Raises:
-            TransactionAbortable: it cannot be committed and must be aborted.
-            TransactionInDoubt: no response to a commit within delivery_timeout_ms.
-            ProducerFenced, TransactionFailed: the producer cannot continue.
-            BrokerError, ConnectionFailed, RequestTimedOut: no response to an abort in time.
-            InvalidTransactionState: no transaction is open.
+        Errors as `Producer.commit_transaction` and `abort_transaction`.
         """
         if self._state is State.OVER or (commit and self._state is State.BROKEN):
             self._raise_problem()
@@ -385,7 +332,6 @@ class Transactions:
             logger.warning("the producer stops with a transaction that was not ended; its timeout does it: %s", why)
 
     async def cut(self) -> None:
-        """Stop as if the process were killed."""
         ending, self._ending = self._ending, None
         if ending is not None and not ending.done():
             ending.cancel()
@@ -393,10 +339,7 @@ class Transactions:
 
 
 async def _outlast(work: "asyncio.Task[None]") -> None:
-    """Wait for work that survives a cancellation of the wait.
-
-    The cancellation takes effect when the work is done, or when it is repeated.
-    """
+    """Wait for work that survives a cancellation of the wait; the cancellation takes effect afterwards."""
     try:
         await asyncio.shield(work)
     except asyncio.CancelledError:

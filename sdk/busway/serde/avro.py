@@ -1,7 +1,6 @@
 """Typed values ↔ Avro bodies.
 
-Here: `AvroCodec`, and the writers' schemas.
-Not here: schemas of classes (`infer`), conversion of values (`convert`), ids (`registered`).
+Not here: schemas of classes (`infer`), conversion of values (`convert`).
 """
 
 import dataclasses
@@ -108,7 +107,6 @@ class AvroCodec(Generic[T]):
         return data
 
     def _misfit(self, value: T, problem: Exception) -> str:
-        """Name the field that does not fit if the schema shows it. Otherwise return the library's message."""
         try:
             plain: Any = value if self._out is None else self._out(value)
             fastavro.validation.validate(plain, self._parsed, raise_errors=True)
@@ -125,11 +123,7 @@ class AvroCodec(Generic[T]):
         return str(problem) or type(problem).__name__
 
     def add_writer(self, schema_id: int, text: str) -> None:
-        """Register the writer schema of an id.
-
-        Raises:
-            Undecodable: not an Avro schema.
-        """
+        """Register the writer schema of an id; raise `Undecodable` if it is no Avro schema."""
         try:
             parsed = fastavro.parse_schema(json.loads(text))
         except Exception as problem:  # noqa: BLE001 - others' schemas: fastavro raises nearly anything
@@ -137,14 +131,12 @@ class AvroCodec(Generic[T]):
         self._writers[schema_id] = _Writer(parsed, own=parsed == self._parsed)
 
     def knows(self, schema_id: int) -> bool:
-        """Return whether bodies of this id can be decoded."""
         return schema_id in self._writers
 
     def decode(self, data: bytes | memoryview, schema_id: int, start: int = 0) -> T:
         """Decode the body at `start`, written with that id's schema.
 
-        Raises:
-            Undecodable: the body is damaged, or the schemas do not match.
+        Raise `Undecodable` if it is damaged, or the schemas do not match.
         """
         try:
             return self._read(data, self._writers[schema_id], start)
@@ -169,7 +161,6 @@ class AvroCodec(Generic[T]):
 
 
 def _has_rules(kind: type) -> bool:
-    """Return whether a record class may refuse its fields' values."""
     return is_record(kind) and (
         is_model(kind)
         or hasattr(kind, "__post_init__")

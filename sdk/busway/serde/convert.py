@@ -1,6 +1,5 @@
 """Conversion functions between a type's values and fastavro's, built once per type.
 
-Here: records, enums, collections and unions, member by member.
 Not here: schemas (`infer`), bytes (`avro`).
 
 A union's value is written with its branch name, so nothing is guessed: 1 in `float | int` stays an int, a `datetime` in
@@ -23,20 +22,17 @@ from busway.serde.records import droppable, fields, is_model, is_record, is_type
 
 Convert = Callable[[Any], Any]
 CLASS_OF: Final = "busway class"
-"""The field with a record's class in a reader schema. Not a legal Avro name."""
+"""The field with a record's class in a reader schema; not a legal Avro name."""
 USE_DEFAULT: Final = object()
 """The reader schema's value for a field that the writer lacked."""
 _INT32: Final = range(-(2**31), 2**31)
 _FLOAT32_MAX: Final = 3.4028235677973366e38
 _AS_THEY_ARE: Final = frozenset({type(None), bool, int, float, str, bytes})
-"""Types that fastavro reads unchanged; unions of only these need no conversion."""
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 Names = Mapping[type, str]
 
 
 def _later(made: Mapping[type, Convert], kind: type) -> Convert:
-    """Defer to a function not made yet, for recursive records."""
-
     def convert(value: Any) -> Any:
         return made[kind](value)
 
@@ -134,7 +130,6 @@ def _from_keys(kind: Any, names: list[str], converts: list[tuple[str, Convert]])
 
 
 def _nearest(table: Mapping[type, tuple[str, Convert | None]], value: Any) -> tuple[str, Convert | None]:
-    """Find the branch of a subclass's value, or of a float's int."""
     for kind in type(value).__mro__:
         if kind in table:
             return table[kind]
@@ -174,8 +169,7 @@ def _aware(value: dt.datetime) -> dt.datetime:
 def inward(kind: Any, names: Names, *, own: bool) -> Convert | None:
     """Return the conversion of fastavro's values to `kind`; None for none needed.
 
-    Args:
-        own: written with the schema of `kind`: nothing is missing, and branches are named.
+    If `own`, written with the schema of `kind`: nothing is missing, and branches are named.
     """
     return _Inward(names, own=own).convert(kind)
 
@@ -270,7 +264,6 @@ class _Inward:
 
     @staticmethod
     def _add_plain(by_type: dict[type, Convert | None]) -> None:
-        """Accept values written without a logical type by their plain Avro type."""
         candidates: dict[type, list[type]] = {}
         for kind in by_type:
             if (plain := _PLAIN_OF.get(kind)) is not None and plain not in by_type:
@@ -331,7 +324,6 @@ _FROM_PLAIN: Final[Mapping[Any, Callable[[Any], Any]]] = {
     uuid.UUID: uuid.UUID,
     decimal.Decimal: lambda value: value,
 }
-"""Conversions of plain values from writers without the logical type."""
 
 
 def _from_plain(kind: Any, hint: Any) -> Convert:

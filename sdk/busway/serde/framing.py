@@ -1,6 +1,5 @@
 """Confluent's wire format: a zero byte, four bytes of schema id (big-endian), the body.
 
-Here: adding and removing the frame.
 Not here: the body (`avro`).
 """
 
@@ -16,15 +15,13 @@ class NotFramed(ValueError):
 
 
 def frame(schema_id: int) -> bytes:
-    """Return the bytes before the body."""
     return _FRAME.pack(0, schema_id)
 
 
 def unframe(data: bytes | memoryview) -> int:
     """Return the schema id; the body begins at `FRAME_BYTES`.
 
-    Raises:
-        NotFramed: the bytes are too short or do not begin with zero.
+    Raise `NotFramed` if the bytes are too short or do not begin with zero.
     """
     if len(data) < FRAME_BYTES:
         raise NotFramed(

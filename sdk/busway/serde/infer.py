@@ -1,7 +1,5 @@
 """A Python type → its Avro schema.
 
-Here: dataclasses, msgspec structs, TypedDicts, pydantic models, enums, collections, unions, logical types, defaults,
-docs.
 Not here: encoding (`avro`), fields of record classes (`records`). A class may set its namespace with
 `__avro_namespace__` (by default that of the enclosing record), former names with `__avro_aliases__`, and an enum the
 symbol for unknown ones with `__avro_default__`.
@@ -94,34 +92,23 @@ _SIMPLE: Final[Mapping[Any, AvroSchema]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Inferred:
-    """A schema, and its classes' full Avro names."""
-
     schema: AvroSchema
     names: Mapping[type, str]
 
 
 def infer(kind: Any) -> AvroSchema:
-    """Return the Avro schema of a type, as JSON values.
-
-    Raises:
-        CannotInfer: the type, or that of a field, has none.
-    """
+    """Return the Avro schema of a type, as JSON values; raise `CannotInfer`."""
     return infer_named(kind).schema
 
 
 def infer_named(kind: Any) -> Inferred:
-    """As `infer`, with the names of classes.
-
-    Raises:
-        CannotInfer: the type, or that of a field, has none.
-    """
+    """Return the Avro schema as `infer`, with the names of classes."""
     inference = _Inference()
     schema = inference.schema(kind, getattr(kind, "__name__", str(kind)), "")
     return Inferred(schema, inference.names)
 
 
 def branch(kind: Any, names: Mapping[type, str]) -> str:
-    """Return a union member's name: a named type's, otherwise the Avro type."""
     kind, extras = unwrap(kind)
     for extra in extras:
         if isinstance(extra, AvroType):
@@ -158,7 +145,6 @@ class _Inference:
         self.names: dict[type, str] = {}
 
     def schema(self, kind: Any, at: str, space: str) -> AvroSchema:
-        """Return a type's schema inside a record of namespace `space`."""
         kind, extras = unwrap(kind)
         for extra in extras:
             if isinstance(extra, AvroType):
@@ -266,7 +252,6 @@ class _Inference:
         return schema_field
 
     def _named(self, kind: str, cls: type, at: str, space: str) -> tuple[dict[str, Any], str]:
-        """The beginning of a named schema, and the namespace inside it."""
         own = getattr(cls, "__avro_namespace__", space)
         if not _is_name(cls.__name__):
             raise CannotInfer(f"{at}: {cls.__name__!r} is no name in Avro: letters of a to z, digits and _")

@@ -1,6 +1,6 @@
 """Values without a registry: strings, numbers, bytes, JSON.
 
-Here: `Serde`, the App's interface, and the formats without external parts.
+Here: `Serde`, the App's interface.
 Not here: Avro (`registered`).
 """
 
@@ -30,24 +30,13 @@ class Serde(Protocol):
         """Prepare for a topic; called once at start."""
 
     def encode(self, value: Any) -> bytes:
-        """Encode a value.
-
-        Raises:
-            Unencodable: the value is of another type.
-        """
+        """Encode a value; raise `Unencodable` if it is of another type."""
 
     def decode(self, data: bytes) -> Any:
-        """Decode a value.
-
-        Raises:
-            Undecodable: the bytes are something else.
-            SchemaMissing: the schema must be loaded first.
-        """
+        """Decode a value; raise `Undecodable`, or `SchemaMissing` if the schema must be loaded first."""
 
 
 class Raw:
-    """Bytes, unchanged."""
-
     async def prepare(self, topic: str) -> None:
         """Nothing to do."""
 
@@ -61,8 +50,6 @@ class Raw:
 
 
 class Text:
-    """UTF-8."""
-
     async def prepare(self, topic: str) -> None:
         """Nothing to do."""
 
@@ -157,8 +144,6 @@ def _dump(value: Any) -> Any:
 
 
 def _not_finite(value: Any) -> float | None:
-    """Find a NaN or infinity, which would become null."""
-
     def opened(inner: Any) -> Any:
         return inner.model_dump(by_alias=True, warnings=False) if is_model(type(inner)) else repr(inner)
 

@@ -1,7 +1,6 @@
 """Fields of record classes.
 
-Here: dataclasses, msgspec structs, TypedDicts and pydantic models as lists of fields; unwrapping `Annotated`, `NewType`
-and unions.
+Here: dataclasses, msgspec structs, TypedDicts and pydantic models as lists of fields.
 Not here: Avro schemas (`infer`), values (`avro`). pydantic is never imported: a model's class exists only if pydantic
 is loaded.
 """
@@ -40,25 +39,21 @@ class FieldType:
 
 
 def is_record(kind: Any) -> bool:
-    """Return whether values of this type become Avro records."""
     return inspect.isclass(kind) and (
         dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct) or is_typed_dict(kind) or is_model(kind)
     )
 
 
 def is_typed_dict(kind: Any) -> bool:
-    """Return whether this is a TypedDict."""
     return typing.is_typeddict(kind)
 
 
 def is_model(kind: Any) -> bool:
-    """Return whether this is a pydantic model."""
     pydantic = sys.modules.get("pydantic.main")
     return pydantic is not None and inspect.isclass(kind) and issubclass(kind, pydantic.BaseModel)
 
 
 def members(kind: Any) -> tuple[Any, ...] | None:
-    """Return a union's members; None for other types."""
     if typing.get_origin(kind) in {typing.Union, types.UnionType}:
         return typing.get_args(kind)
     return None
@@ -80,15 +75,13 @@ def unwrap(kind: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def strip(kind: Any) -> Any:
-    """Return the type of `unwrap`."""
     return unwrap(kind)[0]
 
 
 def fields(kind: type) -> list[FieldType]:
     """Return a record class's fields with resolved annotations.
 
-    Raises:
-        CannotInfer: an annotation cannot be resolved, or the class needs a value that no record holds.
+    Raise `CannotInfer` if one cannot be resolved, or the class needs a value that no record holds.
     """
     if is_model(kind):
         return _model_fields(kind)
@@ -118,7 +111,6 @@ def fields(kind: type) -> list[FieldType]:
 
 
 def _key(kind: Any, name: str, hint: Any) -> FieldType:
-    """Describe a TypedDict's key; a missing optional key is null in Avro."""
     if typing.get_origin(hint) in {Required, NotRequired}:
         (hint,) = typing.get_args(hint)
     if name in kind.__required_keys__:
@@ -179,6 +171,5 @@ def _is_constant(value: Any) -> bool:
 
 
 def _makes_constants(kind: Any) -> bool:
-    """Return whether all values that a record class fills in are constant."""
     own_code = hasattr(kind, "__post_init__") or (is_model(kind) and "model_post_init" in vars(kind))
     return not own_code and all(field.default is not NO_DEFAULT or not field.optional for field in fields(kind))

@@ -1,8 +1,4 @@
-"""Avro values with a schema in a registry.
-
-Here: combining codec, frame and registry client.
-Not here: any of the three.
-"""
+"""Avro values with a schema in a registry."""
 
 from typing import Any, Final
 from urllib.parse import quote
@@ -23,13 +19,7 @@ _UNKNOWN_MAX: Final = 1000
 
 
 class RegisteredAvro:
-    """Framed Avro of one type for one topic.
-
-    Args:
-        registry: for the type's schema and those of other writers.
-        naming: of the subject.
-        register: register the type's schema at start; otherwise it must be registered already.
-    """
+    """Framed Avro of one type for one topic. Without `register`, the schema must be registered already."""
 
     def __init__(
         self,
@@ -48,14 +38,11 @@ class RegisteredAvro:
         self._prefix: bytes | None = None
         self._unknown: dict[int, float] = {}
         self._known: dict[bytes, int] = {}
-        """Ids of loaded schemas by frame."""
 
     async def prepare(self, topic: str) -> None:
         """Register the schema for a topic.
 
-        Raises:
-            RegistryRefused: incompatible with the subject, or with `register` off not registered.
-            RegistryUnreachable: no answer.
+        Raise `RegistryUnreachable`, or `RegistryRefused` if incompatible, or with `register` off not registered.
         """
         subject = self._naming(topic, self._part, self._codec.name)
         schema_id = await self._id(subject)
@@ -71,22 +58,15 @@ class RegisteredAvro:
         return id_in(self._registry.url, answer)
 
     def encode(self, value: Any) -> bytes:
-        """Return the framed body.
-
-        Raises:
-            Unencodable: the value does not fit the schema.
-        """
         if self._prefix is None:
             raise Unencodable(f"the schema of {self._codec.name} is not registered yet; start the app first")
         return self._codec.encode(value, self._prefix)
 
     def decode(self, data: bytes) -> Any:
-        """Return the value, whatever schema version wrote it.
+        """Return the value, written with any schema version.
 
-        Raises:
-            Undecodable: not framed, or a damaged body.
-            SchemaMissing: the schema is not loaded yet. Loading raises Undecodable for an id that the registry lacks,
-                and BuswayError while the registry does not answer.
+        Raise `Undecodable`, or `SchemaMissing` if the schema is not loaded yet. Loading raises Undecodable for an id
+        that the registry lacks, and BuswayError while it does not answer.
         """
         schema_id = self._known.get(data[:FRAME_BYTES])
         if schema_id is None:

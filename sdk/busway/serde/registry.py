@@ -1,7 +1,6 @@
 """A client of schema registries.
 
-Here: Confluent's REST API over HTTP with a cache of immutable answers, retries, and merging of concurrent equal
-requests.
+Here: Confluent's REST API with retries, a cache of immutable answers, and merging of equal requests.
 Not here: use of schemas (`registered`).
 """
 
@@ -32,11 +31,7 @@ class RegistryUnreachable(BuswayError):
 
 
 class RegistryRefused(BuswayError):
-    """The registry refused a request.
-
-    Attributes:
-        code: Confluent's `error_code`, such as 40401, 409 or 42201.
-    """
+    """A refused request; `code` is Confluent's, such as 40401, 409 or 42201."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{text} ({code})")
@@ -65,7 +60,6 @@ class RegistryClient:
         self._address = url.rstrip("/")
         scheme, _, rest = self._address.rpartition("://")
         self.url = f"{scheme}://{rest.rpartition('@')[2]}"
-        """Address without credentials, for error messages."""
         self._timeout_s = timeout_s
         self._http: httpx2.AsyncClient | None = None
         self._schemas: dict[int, str] = {}
@@ -162,7 +156,6 @@ class RegistryClient:
         return versions
 
     async def _once(self, key: Any, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Share one request among concurrent callers of the same key."""
         if key not in self._under_way:
             task = asyncio.ensure_future(self.request(method, path, body))
             self._under_way[key] = task
@@ -172,9 +165,7 @@ class RegistryClient:
     async def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Call the REST API; JSON in, JSON out.
 
-        Raises:
-            RegistryRefused: the answer is an error.
-            RegistryUnreachable: no answer after 4 attempts.
+        Raise `RegistryRefused`, or `RegistryUnreachable` after 4 attempts.
         """
         import httpx2  # loads in 0.1 s, and not every program needs it
 
@@ -204,11 +195,6 @@ class RegistryClient:
 
 
 def id_in(url: str, answer: Any) -> int:
-    """Return the id in an answer.
-
-    Raises:
-        RegistryRefused: no id.
-    """
     try:
         return int(answer["id"])
     except (KeyError, TypeError, ValueError):

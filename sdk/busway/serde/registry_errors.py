@@ -1,6 +1,5 @@
 """A registry's refusals as readable text.
 
-Here: the descriptions in Confluent's messages, remedies first; pure.
 Not here: requests (`registry`).
 """
 
@@ -14,7 +13,6 @@ _VERSION: Final = re.compile(r"oldSchemaVersion: ?(\d+)")
 _LEVEL: Final = re.compile(r"compatibility: ?'(\w+)'")
 _MORE: Final = re.compile(r"\{more:'(.*?)'\}")
 _WRITES: Final = " writes: "
-"""Separates the remedy in Busway's descriptions; other registries have none."""
 
 
 def breaches(messages: Sequence[str]) -> list[str]:
@@ -25,7 +23,6 @@ def breaches(messages: Sequence[str]) -> list[str]:
 
 
 def refusal(text: str) -> str:
-    """Shorten a refusal of an incompatible schema; other messages stay unchanged."""
     subject = _SUBJECT.search(text)
     if subject is None or _DESCRIPTION.search(text) is None:
         return text

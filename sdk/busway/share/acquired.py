@@ -1,6 +1,5 @@
 """Records of one partition in a ShareFetch response that this member acquired.
 
-Here: decoding batches one by one, and settling offsets without a record and unreadable records; pure.
 Not here: fetching (`leader`), acknowledging (`held`).
 
 The batches also hold records that others have or had. An acquired offset may hold no record: it was compacted away, or
@@ -30,14 +29,6 @@ Range = tuple[int, int, int]
 
 @dataclass(slots=True)
 class Taken:
-    """Result of decoding.
-
-    Attributes:
-        records: to hand out.
-        settled: not handed out.
-        problem: why some are unreadable.
-    """
-
     records: list[Record] = field(default_factory=list)
     settled: list[Range] = field(default_factory=list)
     problem: DamagedData | None = None
@@ -46,10 +37,8 @@ class Taken:
 class Acquired:
     """Records of one partition and response, not handed out yet.
 
-    Args:
-        data: record batches.
-        acquired: this member's offsets and their delivery counts.
-        until_s: end of their lock, in seconds of the event loop.
+    `acquired` has this member's offsets and their delivery counts; `until_s` is the end of their lock, in seconds of
+    the event loop.
     """
 
     def __init__(
@@ -79,12 +68,10 @@ class Acquired:
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
-        """First and last offsets acquired and not handed out yet, ascending."""
         return [(first, last) for first, last, _ in self._ranges]
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left."""
         return not (self._records or self._batches or self._ranges or self._broken)
 
     def take(self, limit: int, *, check_crcs: bool) -> Taken:
@@ -138,7 +125,6 @@ class Acquired:
         taken.settled += self._cut(header.last_offset, GAP)
 
     def _end(self, taken: Taken) -> None:
-        """Settle offsets behind the last batch: no record, or damaged beyond batches."""
         problem, self._broken = self._broken, None
         if problem is None and self._whole:
             taken.settled += self._cut(None, GAP)

@@ -1,7 +1,6 @@
 """The public share consumer.
 
-Here: `ShareConsumer`: reading, acknowledging, closing.
-Not here: fetching (`fetcher`) and membership (`membership`), which run in background tasks.
+Not here: fetching (`fetcher`), membership (`membership`).
 """
 
 import asyncio
@@ -26,7 +25,6 @@ logger = logging.getLogger("busway.share")
 Acknowledge: TypeAlias = Literal["accept", "release", "reject", "renew"]
 _KINDS: Final[dict[str, int]] = {"accept": ACCEPT, "release": RELEASE, "reject": REJECT, "renew": RENEW}
 _REFUSED_MAX: Final = 20
-"""Error texts of acknowledgements kept for `commit`."""
 _CLOSE_S: Final = 5.0
 """Timeout of the last acknowledgements, seconds. Lost ones are delivered again."""
 
@@ -76,7 +74,6 @@ class ShareConsumer:
         self._tasks: list[asyncio.Task[None]] = []
         self._unconfirmed: set[asyncio.Future[None]] = set()
         self._refused: deque[str] = deque(maxlen=_REFUSED_MAX)
-        """Errors of acknowledgements since the last commit."""
 
     def _changed(self) -> None:
         self._fetcher.wake()

@@ -1,6 +1,5 @@
 """Requests to all leaders of a member's partitions, for records or acknowledgements.
 
-Here: partitions by leader, one request in flight per leader, retries.
 Not here: the requests (`leader`), the assignment (`membership`).
 
 Nothing is fetched ahead: a record's lock runs from its acquisition.
@@ -34,14 +33,10 @@ from busway_protocol.errors import ErrorCode
 logger = logging.getLogger("busway.share")
 
 _RETRY_S: Final = 0.1
-"""Delay after a leader's error."""
 _FULL_S: Final = 1.0
-"""Delay after a leader's session limit was reached."""
 
 
 class ShareFetcher:
-    """Exchange of records and acknowledgements with all leaders."""
-
     def __init__(self, cluster: ClusterClient, options: ShareConsumerOptions, member: ShareMember) -> None:
         self._cluster = cluster
         self._options = options
@@ -62,14 +57,12 @@ class ShareFetcher:
         return min((leader.lock_s for leader in self._leaders.values() if leader.lock_s), default=0.0)
 
     def wake(self) -> None:
-        """Wake the loop and the reader after a change."""
         self._wake.set()
         self._arrived.set()
 
     # The loop
 
     async def run(self) -> None:
-        """Send requests until cancelled."""
         try:
             while True:
                 self._wake.clear()
@@ -121,7 +114,6 @@ class ShareFetcher:
         return Leader(node, self._cluster, self._options, self._member.member_id, self._names.get)
 
     def _wanted(self) -> tuple[dict[int, dict[Id, TopicPartition]], bool]:
-        """Return the assignment by leader, and whether some leaders or topics are unknown."""
         metadata = self._cluster.metadata
         names = {topic.topic_id: topic.name for topic in metadata.topics.values()}
         wanted: dict[int, dict[Id, TopicPartition]] = {}
@@ -187,12 +179,7 @@ class ShareFetcher:
     # Reading
 
     def ready(self, limit: int) -> dict[TopicPartition, list[Record]]:
-        """Return at most `limit` records that are here.
-
-        Raises:
-            BuswayError: an error of the background.
-            DamagedData: some records are unreadable.
-        """
+        """Return at most `limit` records that are here; raise an error of the background, or `DamagedData`."""
         if self._problem is not None:
             problem, self._problem = self._problem, None
             raise problem
@@ -217,7 +204,6 @@ class ShareFetcher:
         return result
 
     async def arrival(self, timeout_s: float, limit: int) -> None:
-        """Request at most `limit` records; wait for an arrival or the timeout."""
         self._arrived.clear()
         self._demand = limit
         self._wake.set()
@@ -234,8 +220,7 @@ class ShareFetcher:
     def acknowledge(self, partition: TopicPartition, offset: int, kind: int) -> "asyncio.Future[None]":
         """Acknowledge a record; the future is done when its leader has responded.
 
-        Raises:
-            AcknowledgementFailed: it is not held.
+        Raise `AcknowledgementFailed` if it is not held.
         """
         held = self._find(partition, offset)
         if held is None:
@@ -254,7 +239,6 @@ class ShareFetcher:
         return None
 
     def acknowledge_all(self, kind: int) -> None:
-        """Acknowledge everything handed out."""
         for leader in self._leaders.values():
             for held, offsets in leader.everything_held():
                 for offset in offsets:
@@ -262,11 +246,9 @@ class ShareFetcher:
         self._wake.set()
 
     def unreported(self) -> "list[asyncio.Future[None]]":
-        """Return the futures of all pending acknowledgements."""
         return [future for leader in self._leaders.values() for future in leader.futures()]
 
     async def close(self) -> None:
-        """Send pending acknowledgements and end the sessions, which releases held records."""
         self._closing = True
         self._demand = 0
         if busy := [leader.task for leader in self._leaders.values() if leader.task is not None]:

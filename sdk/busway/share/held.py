@@ -1,6 +1,6 @@
 """Held records and their pending acknowledgements.
 
-Here: handed-out offsets and their locks; acknowledgements pending and in flight, as batches; pure except for futures.
+Here: locks, and acknowledgements pending and in flight; pure except for futures.
 Not here: sending (`leader`).
 
 A leader accepts all acknowledgements of a partition in a request, or none. So renewals, which a group may refuse, are
@@ -22,11 +22,9 @@ from busway_protocol.messages.share_groups import AcknowledgementBatch
 
 @dataclass(slots=True, eq=False)
 class PendingAcknowledgement:
-    """Acknowledgement of a range of offsets.
+    """Acknowledgement of a range of offsets. `until_s` is the end of their lock, in seconds of the event loop.
 
-    Attributes:
-        until_s: end of their lock, in seconds of the event loop.
-        result: None when the leader has taken it; else the error.
+    `result` is None when the leader has taken it; else the error.
     """
 
     first: int
@@ -36,7 +34,6 @@ class PendingAcknowledgement:
     result: "asyncio.Future[None]"
 
     def done(self, problem: Exception | None) -> None:
-        """Set the result."""
         if self.result.done():
             return
         if problem is None:
@@ -48,13 +45,12 @@ class PendingAcknowledgement:
 
 @dataclass(slots=True, eq=False)
 class AcknowledgementSet:
-    """Acknowledgements of one partition and request, by first offset: only renewals, or none."""
+    """Acknowledgements of one partition and request: only renewals, or none."""
 
     words: dict[int, PendingAcknowledgement] = field(default_factory=dict)
 
     @property
     def renews(self) -> bool:
-        """Whether they renew locks."""
         return any(word.kind == RENEW for word in self.words.values())
 
     def batches(self) -> list[AcknowledgementBatch]:
@@ -71,13 +67,11 @@ class AcknowledgementSet:
         return result
 
     def halves(self) -> "list[AcknowledgementSet]":
-        """Split in two by offset."""
         words = sorted(self.words.items())
         middle = (len(words) + 1) // 2
         return [AcknowledgementSet(dict(part)) for part in (words[:middle], words[middle:]) if part]
 
     def done(self, problem: Exception | None) -> None:
-        """Set all results."""
         for word in self.words.values():
             word.done(problem)
 
@@ -96,30 +90,24 @@ class Lane:
 
     @property
     def is_torn(self) -> bool:
-        """Whether parts of a refused request are pending."""
         return any(part.words for part in self._apart)
 
     def words(self) -> list[PendingAcknowledgement]:
-        """Return all."""
         return [word for part in (*self._apart, self._together) for word in part.words.values()]
 
     def find(self, offset: int) -> PendingAcknowledgement | None:
-        """Return the pending acknowledgement of an offset."""
         return next((part.words[offset] for part in (*self._apart, self._together) if offset in part.words), None)
 
     def add(self, word: PendingAcknowledgement) -> None:
-        """Add to those sent together."""
         self._together.words[word.first] = word
 
     def drop(self, offset: int) -> PendingAcknowledgement | None:
-        """Remove an offset's acknowledgement."""
         for part in (*self._apart, self._together):
             if (word := part.words.pop(offset, None)) is not None:
                 return word
         return None
 
     def take_out(self, is_meant: Callable[[PendingAcknowledgement], bool]) -> list[PendingAcknowledgement]:
-        """Remove and return those that match."""
         removed: list[PendingAcknowledgement] = []
         for part in (*self._apart, self._together):
             meant = [first for first, word in part.words.items() if is_meant(word)]
@@ -127,11 +115,9 @@ class Lane:
         return removed
 
     def tear(self, refused: AcknowledgementSet) -> None:
-        """Send refused acknowledgements again in halves."""
         self._apart.extend(refused.halves())
 
     def take(self) -> AcknowledgementSet:
-        """Remove and return those of the next request; may be empty."""
         while self._apart:
             if (part := self._apart.popleft()).words:
                 return part
@@ -142,10 +128,8 @@ class Lane:
 class HeldPartition:
     """Records of one partition held in one session with its leader.
 
-    Attributes:
-        until_s: end of the lock of each handed-out offset, in seconds of the event loop.
-        final: pending acknowledgements except renewals.
-        renewals: pending renewals.
+    `until_s` has the end of each offset's lock, in seconds of the event loop; `final` the pending acknowledgements
+    except renewals.
     """
 
     __slots__ = ("final", "partition", "renewals", "until_s")
@@ -157,16 +141,11 @@ class HeldPartition:
         self.renewals = Lane()
 
     def hand_out(self, offsets: Iterable[int], until_s: float) -> None:
-        """Record offsets that are handed out."""
         for offset in offsets:
             self.until_s[offset] = until_s
 
     def delivered(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Drop earlier locks of redelivered offsets and fail their acknowledgements.
-
-        Args:
-            ranges: first and last offsets, ascending.
-        """
+        """Drop earlier locks of redelivered offsets and fail their acknowledgements."""
         firsts = [first for first, _ in ranges]
 
         def is_in(first: int, last: int) -> bool:
@@ -189,7 +168,6 @@ class HeldPartition:
             del self.until_s[offset]
 
     def acknowledge(self, offset: int, kind: int) -> "asyncio.Future[None]":
-        """Acknowledge a record; a renewed one stays held."""
         renewal = self.renewals.find(offset)
         if kind == RENEW:
             if renewal is None:
@@ -204,7 +182,6 @@ class HeldPartition:
         return word.result
 
     def settle(self, ranges: Iterable[Range], until_s: float) -> None:
-        """Acknowledge offsets that are not handed out."""
         for first, last, kind in ranges:
             self.final.add(self._word(first, last, kind, until_s))
 
@@ -225,7 +202,6 @@ class HeldPartition:
         return None
 
     def renewed(self, accepted: AcknowledgementSet, until_s: float) -> None:
-        """Extend the locks of accepted renewals."""
         for offset in accepted.words:
             if offset in self.until_s:
                 self.until_s[offset] = until_s
@@ -243,7 +219,6 @@ class HeldPartition:
             part.done(problem)
 
     def lose(self, problem: AcknowledgementFailed) -> None:
-        """Fail everything: nothing is held any more."""
         for word in (*self.renewals.words(), *self.final.words()):
             word.done(problem)
         self.renewals, self.final = Lane(), Lane()

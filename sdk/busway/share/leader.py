@@ -1,7 +1,6 @@
 """One leader's records and the one request in flight to it.
 
-Here: `Leader`: acquired and held records, sending, processing responses.
-Not here: its partitions and when to send (`fetcher`), the layout of requests (`session`).
+Not here: when to send (`fetcher`), the layout of requests (`session`).
 """
 
 import asyncio
@@ -50,11 +49,7 @@ _REFUSES_ONE: Final = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVAL
 
 
 class Leader:
-    """One leader of this member's partitions.
-
-    Args:
-        name_of: returns a partition's name; None if its topic's id is unknown.
-    """
+    """One leader of this member's partitions. `name_of` returns None if the topic's id is unknown."""
 
     def __init__(
         self,
@@ -70,7 +65,6 @@ class Leader:
         self.is_fetching = False
         self.retry_at = 0.0
         self.lock_s = 0.0
-        """Lock time of records; 0 until known."""
         self.acquired: deque[tuple[HeldPartition, Acquired]] = deque()
         self._has_renewed = False
         self._ids: dict[TopicPartition, Id] = {}
@@ -81,12 +75,10 @@ class Leader:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is in flight."""
         return self.task is None or self.task.done()
 
     @property
     def waiting(self) -> bool:
-        """Whether acknowledgements are pending."""
         return any(held.final or held.renewals for held in self._held.values())
 
     @property
@@ -94,9 +86,9 @@ class Leader:
         return any(held.renewals for held in self._held.values())
 
     def is_urgent(self, wanted: Container[Id]) -> bool:
-        """Return whether acknowledgements are pending that a fetch of these partitions cannot carry.
+        """Report whether a fetch of these partitions cannot carry all pending acknowledgements.
 
-        These are renewals, parts of refused requests, and those of other partitions.
+        Such are renewals, parts of refused requests, and those of other partitions.
         """
         return any(
             held.renewals or held.final.is_torn or (held.final and key not in wanted)
@@ -116,22 +108,18 @@ class Leader:
     # Handing out
 
     def held(self, partition: TopicPartition, offset: int) -> HeldPartition | None:
-        """Return the partition that holds a handed-out record; None if not held."""
         holder = self._held.get(self._ids[partition]) if partition in self._ids else None
         return holder if holder is not None and offset in holder.until_s else None
 
     def everything_held(self) -> list[tuple[HeldPartition, list[int]]]:
-        """Return all offsets handed out and not acknowledged."""
         return [(held, list(held.until_s)) for held in self._held.values() if held.until_s]
 
     def futures(self) -> "list[asyncio.Future[None]]":
-        """Return the futures of all pending acknowledgements."""
         return [
             word.result for held in self._held.values() for lane in (held.renewals, held.final) for word in lane.words()
         ]
 
     def take(self, limit: int, now_s: float) -> tuple[TopicPartition, Taken] | None:
-        """Return records of one partition to hand out; None without any."""
         while self.acquired:
             held, acquired = self.acquired[0]
             if acquired.until_s <= now_s:
@@ -154,8 +142,7 @@ class Leader:
     async def fetch(self, wanted: Mapping[Id, TopicPartition], limit: int) -> None:
         """Send one ShareFetch, with the pending acknowledgements of its partitions.
 
-        Raises:
-            BuswayError: it failed; the session may have ended.
+        Raise a `BuswayError` if it failed; the session may have ended.
         """
         sent = self._take_waiting(wanted) if self.session.is_open else {}
         request = self.session.fetch(wanted, sent, limit)
@@ -197,11 +184,7 @@ class Leader:
         return None
 
     async def acknowledge(self) -> None:
-        """Send one ShareAcknowledge: renewals alone, in turns with the others.
-
-        Raises:
-            BuswayError: it failed.
-        """
+        """Send one ShareAcknowledge: renewals alone, in turns with the others."""
         renewals = self._renewing and not (self._has_renewed and any(held.final for held in self._held.values()))
         if renewals and not await self._can_renew():
             return
@@ -210,11 +193,6 @@ class Leader:
             await self._send_acknowledgements(pending)
 
     async def close(self) -> None:
-        """Send pending acknowledgements, then end the session, which releases held records.
-
-        Raises:
-            BuswayError: it failed.
-        """
         self._drop_renewals(AcknowledgementFailed("the consumer ends, its records are released"))
         while pending := self._take_waiting():
             await self._send_acknowledgements(pending)
@@ -222,7 +200,6 @@ class Leader:
         self.end()
 
     def end(self) -> None:
-        """Fail pending acknowledgements."""
         self._lose({}, NotRunning("the consumer has ended"))
 
     async def _send_acknowledgements(self, sent: dict[Id, AcknowledgementSet], *, final: bool = False) -> None:
@@ -237,7 +214,6 @@ class Leader:
         self._unanswered(sent)
 
     async def _can_renew(self) -> bool:
-        """Return whether the broker renews locks; otherwise fail pending renewals."""
         try:
             connection = await self._cluster.connection(self.node, _PURPOSE)
             if connection.version(ApiKey.SHARE_ACKNOWLEDGE) >= _RENEWS:
@@ -257,7 +233,6 @@ class Leader:
                     word.done(problem)
 
     async def _send(self, request: Any, sent: dict[Id, AcknowledgementSet]) -> Any:
-        """Return the response; any error ends the session."""
         try:
             connection = await self._cluster.connection(self.node, _PURPOSE)
             answer = await connection.request(request)
@@ -301,7 +276,6 @@ class Leader:
             about.done(AcknowledgementFailed(f"broker {self.node} did not respond to the acknowledgement"))
 
     def _lose(self, sent: Mapping[Id, AcknowledgementSet], problem: BuswayError) -> None:
-        """End the session: the leader releases what was acquired in it."""
         self.session.ended()
         failed = AcknowledgementFailed(f"the session with broker {self.node} is over: {problem}")
         failed.__cause__ = problem

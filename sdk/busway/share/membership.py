@@ -1,7 +1,6 @@
 """Member of a share group.
 
-Here: joining, heartbeats, the assignment, rejoining after a fence, leaving.
-Not here: fetching (`leader`), finding the coordinator (`busway.cluster.coordinator`).
+Not here: fetching (`leader`).
 
 A coordinator that is unreachable, moved or loading is asked again in the same epoch.
 """
@@ -47,11 +46,8 @@ def new_member_id() -> str:
 class ShareMember:
     """Member of a share group.
 
-    Args:
-        topics: the subscription.
-        rack: of the client.
-        reader_s: maximum time between polls; the member then leaves until the next poll.
-        changed: called when the assignment or `problem` has changed.
+    `reader_s` is the maximum time between polls; the member then leaves until the next poll. `changed` is called when
+    the assignment or `problem` has changed.
     """
 
     def __init__(
@@ -111,7 +107,6 @@ class ShareMember:
         self._changed()
 
     async def _beat(self) -> float:
-        """Send a heartbeat and return the seconds until the next."""
         joining = self.epoch == _JOIN
         whole, self._unheard = joining or self._unheard, True
         asked = self.epoch
@@ -166,7 +161,6 @@ class ShareMember:
             await REAL_TIME.sleep(_READER_LOOK_S)
 
     async def leave(self) -> None:
-        """Leave the group, so that others get its partitions at once."""
         if self.epoch == _JOIN:
             return
         request = ShareGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, member_epoch=_LEAVE)

@@ -1,6 +1,5 @@
 """A share session with one leader: the leader's view of this member (KIP-932).
 
-Here: the session's epoch and partitions, and requests that change them; pure.
 Not here: sending (`leader`).
 
 Every request increments the epoch. An unexpected epoch, or the end of the connection, ends the session and releases its
@@ -27,12 +26,9 @@ NEW: Final = 0
 _FINAL: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
 Id = tuple[UUID, int]
-"""Topic id and partition."""
 
 
 class ShareSession:
-    """Session of one member with one leader."""
-
     def __init__(self, options: ShareConsumerOptions, member_id: str) -> None:
         self._options = options
         self._member_id = member_id
@@ -41,11 +37,9 @@ class ShareSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether the leader has it."""
         return self.epoch != NEW
 
     def advance_epoch(self) -> None:
-        """Record a successful request."""
         self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
 
     def ended(self) -> None:
@@ -54,7 +48,6 @@ class ShareSession:
         self.partitions.clear()
 
     def fetch(self, wanted: Iterable[Id], pending: Mapping[Id, AcknowledgementSet], limit: int) -> ShareFetchRequest:
-        """Build a request for at most `limit` records of exactly these partitions."""
         options = self._options
         wanted_ids = set(wanted)
         assert pending.keys() <= wanted_ids, "acknowledgements of other partitions would add them to the session"

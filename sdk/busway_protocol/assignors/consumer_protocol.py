@@ -1,6 +1,6 @@
-"""Consumers' bytes in JoinGroup and SyncGroup: subscriptions and assignments, versions 0 to 3.
+"""Consumers' subscriptions and assignments in JoinGroup and SyncGroup, versions 0 to 3.
 
-Here: `ConsumerProtocolSubscription`, `ConsumerProtocolAssignment` and their framing (int16 version first).
+Here: types and framing (int16 version first).
 Not here: the assignors. A version above 3 is read as 3, since later ones only add at the end.
 """
 
@@ -23,16 +23,12 @@ _PREFIX: Final = struct.Struct(">h")
 
 @wire_struct
 class OwnedTopicPartition:
-    """A topic's partitions owned before."""
-
     topic: Annotated[TopicName, since(1)] = ""
     partitions: Annotated[list[Int32], since(1)] = field(default_factory=list)
 
 
 @message(versions=(0, 3))
 class ConsumerProtocolSubscription:
-    """Subscription of a consumer."""
-
     topics: list[Str]
     user_data: NullableBytes = None
     owned_partitions: Annotated[list[OwnedTopicPartition], since(1), ignorable] = field(default_factory=list)
@@ -42,16 +38,12 @@ class ConsumerProtocolSubscription:
 
 @wire_struct
 class AssignedTopicPartition:
-    """A topic's assigned partitions."""
-
     topic: TopicName
     partitions: list[Int32]
 
 
 @message(versions=(0, 3))
 class ConsumerProtocolAssignment:
-    """Assignment of a consumer."""
-
     assigned_partitions: list[AssignedTopicPartition]
     user_data: NullableBytes = None
 
@@ -96,14 +88,7 @@ def encode_subscription(subscription: Subscription, version: int = VERSION) -> b
 
 
 def decode_subscription(data: Buffer, group_instance_id: str | None = None, *, bounded: bool = False) -> Subscription:
-    """Decode a subscription; bytes behind version 3 are ignored.
-
-    Args:
-        bounded: see `decode_from`.
-
-    Raises:
-        MalformedMessage: the bytes are invalid.
-    """
+    """Decode a subscription; raise `MalformedMessage`. For `bounded` see `decode_from`."""
     value, _ = decode_from(ConsumerProtocolSubscription, _version(data), data, 2, bounded=bounded)
     return Subscription(
         topics=tuple(value.topics),
@@ -120,7 +105,6 @@ def decode_subscription(data: Buffer, group_instance_id: str | None = None, *, b
 def encode_assignment(
     partitions: Iterable[TopicPartition], user_data: bytes | None = None, version: int = VERSION
 ) -> bytes:
-    """Encode an assignment for SyncGroup."""
     value = ConsumerProtocolAssignment(
         assigned_partitions=[
             AssignedTopicPartition(topic=topic, partitions=numbers) for topic, numbers in _grouped(partitions).items()
@@ -131,23 +115,12 @@ def encode_assignment(
 
 
 def decode_assignment(data: Buffer) -> list[TopicPartition]:
-    """Return the assigned partitions; none for empty bytes.
-
-    Raises:
-        MalformedMessage: the bytes are invalid.
-    """
+    """Return the assigned partitions; none for empty bytes."""
     return assignment_with_user_data(data)[0]
 
 
 def assignment_with_user_data(data: Buffer, *, bounded: bool = False) -> tuple[list[TopicPartition], bytes]:
-    """Return the assigned partitions and the assignor's user data.
-
-    Args:
-        bounded: see `decode_from`.
-
-    Raises:
-        MalformedMessage: the bytes are invalid.
-    """
+    """Return the assigned partitions and the assignor's user data; raise `MalformedMessage`."""
     if len(data) == 0:
         return [], b""
     value, _ = decode_from(ConsumerProtocolAssignment, _version(data), data, 2, bounded=bounded)

@@ -60,10 +60,7 @@ def _balance(
     wanted: Mapping[str, frozenset[str]],
     readers: Mapping[str, list[str]],
 ) -> None:
-    """Move partitions along chains from loaded to less loaded members until no chain helps.
-
-    Each chain lowers the sum of squared loads, so this ends.
-    """
+    """Move partitions along chains until no chain helps. Each lowers the sum of squared loads, so this ends."""
     stuck: set[str] = set()
     while True:
         poor = min(

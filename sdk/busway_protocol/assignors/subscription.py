@@ -1,15 +1,10 @@
-"""Input and output of assignors.
-
-Here: `Subscription` and the shape of assignments.
-Not here: their bytes (`consumer_protocol`).
-"""
+"""Input and output of assignors."""
 
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 TopicPartition: TypeAlias = tuple[str, int]
 Assignment: TypeAlias = dict[str, list[TopicPartition]]
-"""Member id → partitions."""
 NO_GENERATION: Final = -1
 
 

@@ -1,6 +1,6 @@
 """API versions, features, and brokers of the cluster.
 
-Messages: ApiVersions, UpdateFeatures, DescribeCluster. Layouts and field names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -33,8 +33,6 @@ class ApiVersionsRequest:
 
 @struct
 class ApiVersion:
-    """Served versions of one API, inclusive."""
-
     api_key: Int16
     min_version: Int16
     max_version: Int16
@@ -42,8 +40,6 @@ class ApiVersion:
 
 @struct
 class SupportedFeatureKey:
-    """Levels of a feature that this broker supports."""
-
     name: Annotated[Str, since(3)] = ""
     min_version: Annotated[Int16, since(3)] = 0
     max_version: Annotated[Int16, since(3)] = 0
@@ -83,7 +79,7 @@ class FeatureUpdateKey:
 
 @message(api_key=57, direction="request", versions=(0, 2), flexible=0)
 class UpdateFeaturesRequest:
-    """Finalization of features at other levels (KIP-584)."""
+    """Finalization of features (KIP-584)."""
 
     timeout_ms: Int32 = 60000
     feature_updates: list[FeatureUpdateKey]
@@ -92,8 +88,6 @@ class UpdateFeaturesRequest:
 
 @struct
 class UpdatableFeatureResult:
-    """Result for one feature."""
-
     feature: Str
     error_code: Int16
     error_message: NullableStr
@@ -111,8 +105,6 @@ class UpdateFeaturesResponse:
 
 @message(api_key=60, direction="request", versions=(0, 2), flexible=0)
 class DescribeClusterRequest:
-    """Request for the cluster's brokers (KIP-700)."""
-
     include_cluster_authorized_operations: Bool
     endpoint_type: Annotated[Int8, since(1)] = 1
     include_fenced_brokers: Annotated[Bool, since(2)] = False
@@ -131,8 +123,6 @@ class DescribeClusterBroker:
 
 @message(api_key=60, direction="response", versions=(0, 2), flexible=0)
 class DescribeClusterResponse:
-    """Brokers, controller and cluster id."""
-
     throttle_time_ms: Int32 = 0
     error_code: Int16
     error_message: NullableStr = None

@@ -1,7 +1,6 @@
 """Reading and changing settings.
 
-Messages: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources. Layouts and field names as in
-Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -22,8 +21,6 @@ class DescribeConfigsResource:
 
 @message(api_key=32, direction="request", versions=(1, 4), flexible=4)
 class DescribeConfigsRequest:
-    """Request for settings of topics, brokers and groups."""
-
     resources: list[DescribeConfigsResource]
     include_synonyms: Annotated[Bool, since(1)] = False
     include_documentation: Annotated[Bool, since(3)] = False
@@ -54,8 +51,6 @@ class DescribeConfigsResourceResult:
 
 @struct
 class DescribeConfigsResult:
-    """Settings of one resource, or an error."""
-
     error_code: Int16
     error_message: NullableStr
     resource_type: Int8
@@ -81,8 +76,6 @@ class AlterableConfig:
 
 @struct
 class AlterConfigsResource:
-    """A resource and all its settings."""
-
     resource_type: Int8
     resource_name: Str
     configs: list[AlterableConfig]
@@ -98,8 +91,6 @@ class AlterConfigsRequest:
 
 @struct
 class AlterConfigsResourceResponse:
-    """Result for one resource."""
-
     error_code: Int16
     error_message: NullableStr
     resource_type: Int8
@@ -108,8 +99,6 @@ class AlterConfigsResourceResponse:
 
 @message(api_key=33, direction="response", versions=(0, 2), flexible=2)
 class AlterConfigsResponse:
-    """Results by resource."""
-
     throttle_time_ms: Int32 = 0
     responses: list[AlterConfigsResourceResponse]
 
@@ -125,8 +114,6 @@ class IncrementalAlterConfigsRequestAlterableConfig:
 
 @struct
 class IncrementalAlterConfigsRequestAlterConfigsResource:
-    """A resource and changes of its settings."""
-
     resource_type: Int8
     resource_name: Str
     configs: list[IncrementalAlterConfigsRequestAlterableConfig]
@@ -152,8 +139,6 @@ class IncrementalAlterConfigsResponseAlterConfigsResourceResponse:
 
 @message(api_key=44, direction="response", versions=(0, 1), flexible=1)
 class IncrementalAlterConfigsResponse:
-    """Results by resource."""
-
     throttle_time_ms: Int32 = 0
     responses: list[IncrementalAlterConfigsResponseAlterConfigsResourceResponse]
 
@@ -167,16 +152,12 @@ class ListConfigResourcesRequest:
 
 @struct
 class ConfigResource:
-    """Name of a resource, and its type as in DescribeConfigs."""
-
     resource_name: Str
     resource_type: Annotated[Int8, since(1), ignorable] = 16
 
 
 @message(api_key=74, direction="response", versions=(0, 1), flexible=0)
 class ListConfigResourcesResponse:
-    """The resources."""
-
     throttle_time_ms: Int32 = 0
     error_code: Int16
     config_resources: list[ConfigResource]

@@ -1,6 +1,6 @@
 """Reading record batches.
 
-Messages: Fetch. Layouts and field names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -37,8 +37,6 @@ class ReplicaState:
 
 @struct
 class FetchPartition:
-    """Offset and size limit for a partition, and the reader's epochs."""
-
     partition: Int32
     current_leader_epoch: Annotated[Int32, since(9), ignorable] = -1
     fetch_offset: Int64
@@ -51,8 +49,6 @@ class FetchPartition:
 
 @struct
 class FetchTopic:
-    """Requested partitions of a topic."""
-
     topic: Annotated[TopicName, until(12), ignorable] = ""
     topic_id: Annotated[Uuid, since(13), ignorable] = ZERO_UUID
     partitions: list[FetchPartition]
@@ -95,7 +91,7 @@ class EpochEndOffset:
 
 @struct
 class LeaderIdAndEpoch:
-    """Current leader, which saves a metadata request (KIP-951)."""
+    """Current leader (KIP-951)."""
 
     leader_id: Annotated[BrokerId, since(12)] = -1
     leader_epoch: Annotated[Int32, since(12)] = -1
@@ -119,8 +115,6 @@ class AbortedTransaction:
 
 @struct
 class PartitionData:
-    """Batches of a partition, its high watermark, last stable offset and start."""
-
     partition_index: Int32
     error_code: Int16
     high_watermark: Int64
@@ -136,8 +130,6 @@ class PartitionData:
 
 @struct
 class FetchableTopicResponse:
-    """Batches of one topic."""
-
     topic: Annotated[TopicName, until(12), ignorable] = ""
     topic_id: Annotated[Uuid, since(13), ignorable] = ZERO_UUID
     partitions: list[PartitionData]
@@ -145,8 +137,6 @@ class FetchableTopicResponse:
 
 @struct
 class NodeEndpoint:
-    """Address of a leader in the response (KIP-951)."""
-
     node_id: Annotated[BrokerId, since(16)] = 0
     host: Annotated[Str, since(16)] = ""
     port: Annotated[Int32, since(16)] = 0
@@ -155,8 +145,6 @@ class NodeEndpoint:
 
 @message(api_key=1, direction="response", versions=(4, 18), flexible=12)
 class FetchResponse:
-    """Batches by topic and partition."""
-
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     error_code: Annotated[Int16, since(7), ignorable] = 0
     session_id: Annotated[Int32, since(7)] = 0

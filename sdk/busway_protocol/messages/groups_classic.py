@@ -1,7 +1,6 @@
 """Classic groups, with assignment by clients, and committed offsets.
 
-Messages: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups, DeleteGroups,
-OffsetCommit, OffsetFetch, OffsetDelete. Layouts and field names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -41,8 +40,6 @@ class FindCoordinatorRequest:
 
 @struct
 class Coordinator:
-    """Coordinator of one key, or an error."""
-
     key: Annotated[Str, since(4)] = ""
     node_id: Annotated[BrokerId, since(4)] = 0
     host: Annotated[Str, since(4)] = ""
@@ -53,8 +50,6 @@ class Coordinator:
 
 @message(api_key=10, direction="response", versions=(0, 6), flexible=3)
 class FindCoordinatorResponse:
-    """Coordinators by key."""
-
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     error_code: Annotated[Int16, until(3)] = 0
     error_message: Annotated[NullableStr, since(1), until(3), nullable_until(3), ignorable] = ""
@@ -66,16 +61,12 @@ class FindCoordinatorResponse:
 
 @struct
 class JoinGroupRequestProtocol:
-    """An assignor of the member, and its subscription as bytes."""
-
     name: Str
     metadata: Bytes
 
 
 @message(api_key=11, direction="request", versions=(0, 9), flexible=6)
 class JoinGroupRequest:
-    """Request to become or stay a member."""
-
     group_id: GroupId
     session_timeout_ms: Int32
     rebalance_timeout_ms: Annotated[Int32, since(1), ignorable] = -1
@@ -88,8 +79,6 @@ class JoinGroupRequest:
 
 @struct
 class JoinGroupResponseMember:
-    """A member and its subscription; for the leader only."""
-
     member_id: Str
     group_instance_id: Annotated[NullableStr, since(5), ignorable] = None
     metadata: Bytes
@@ -112,8 +101,6 @@ class JoinGroupResponse:
 
 @struct
 class SyncGroupRequestAssignment:
-    """Assignment of one member as bytes."""
-
     member_id: Str
     assignment: Bytes
 
@@ -133,8 +120,6 @@ class SyncGroupRequest:
 
 @message(api_key=14, direction="response", versions=(0, 5), flexible=4)
 class SyncGroupResponse:
-    """Assignment of this member."""
-
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     error_code: Int16
     protocol_type: Annotated[NullableStr, since(5), ignorable] = None
@@ -144,8 +129,6 @@ class SyncGroupResponse:
 
 @message(api_key=12, direction="request", versions=(0, 4), flexible=4)
 class HeartbeatRequest:
-    """Heartbeat of a member."""
-
     group_id: GroupId
     generation_id: Int32
     member_id: Str
@@ -180,8 +163,6 @@ class LeaveGroupRequest:
 
 @struct
 class MemberResponse:
-    """Result for one member."""
-
     member_id: Annotated[Str, since(3)] = ""
     group_instance_id: Annotated[NullableStr, since(3)] = ""
     error_code: Annotated[Int16, since(3)] = 0
@@ -189,8 +170,6 @@ class MemberResponse:
 
 @message(api_key=13, direction="response", versions=(0, 5), flexible=4)
 class LeaveGroupResponse:
-    """Results by member."""
-
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     error_code: Int16
     members: Annotated[list[MemberResponse], since(3)] = field(default_factory=list)
@@ -198,16 +177,12 @@ class LeaveGroupResponse:
 
 @message(api_key=15, direction="request", versions=(0, 6), flexible=5)
 class DescribeGroupsRequest:
-    """Request for state and members of groups."""
-
     groups: list[GroupId]
     include_authorized_operations: Annotated[Bool, since(3)] = False
 
 
 @struct
 class DescribedGroupMember:
-    """A member with client, host, subscription and assignment."""
-
     member_id: Str
     group_instance_id: Annotated[NullableStr, since(4), ignorable] = None
     client_id: Str
@@ -218,8 +193,6 @@ class DescribedGroupMember:
 
 @struct
 class DescribedGroup:
-    """State, protocol and members of a group."""
-
     error_code: Int16
     error_message: Annotated[NullableStr, since(6)] = None
     group_id: GroupId
@@ -232,24 +205,18 @@ class DescribedGroup:
 
 @message(api_key=15, direction="response", versions=(0, 6), flexible=5)
 class DescribeGroupsResponse:
-    """The groups."""
-
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     groups: list[DescribedGroup]
 
 
 @message(api_key=16, direction="request", versions=(0, 5), flexible=3)
 class ListGroupsRequest:
-    """Request for one broker's groups, by state and type."""
-
     states_filter: Annotated[list[Str], since(4)] = field(default_factory=list)
     types_filter: Annotated[list[Str], since(5)] = field(default_factory=list)
 
 
 @struct
 class ListedGroup:
-    """Name, protocol, state and type of a group."""
-
     group_id: GroupId
     protocol_type: Str
     group_state: Annotated[Str, since(4), ignorable] = ""
@@ -258,8 +225,6 @@ class ListedGroup:
 
 @message(api_key=16, direction="response", versions=(0, 5), flexible=3)
 class ListGroupsResponse:
-    """The groups."""
-
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     error_code: Int16
     groups: list[ListedGroup]
@@ -274,24 +239,18 @@ class DeleteGroupsRequest:
 
 @struct
 class DeletableGroupResult:
-    """Result for one group."""
-
     group_id: GroupId
     error_code: Int16
 
 
 @message(api_key=42, direction="response", versions=(0, 2), flexible=2)
 class DeleteGroupsResponse:
-    """Results by group."""
-
     throttle_time_ms: Int32 = 0
     results: list[DeletableGroupResult]
 
 
 @struct
 class OffsetCommitRequestPartition:
-    """Next offset to read, and the reader's metadata."""
-
     partition_index: Int32
     committed_offset: Int64
     committed_leader_epoch: Annotated[Int32, since(6), ignorable] = -1
@@ -300,7 +259,7 @@ class OffsetCommitRequestPartition:
 
 @struct
 class OffsetCommitRequestTopic:
-    """Offsets of one topic, by name up to version 9, by id from 10 on."""
+    """By name up to version 9, by id from 10 on."""
 
     name: Annotated[TopicName, until(9), ignorable] = ""
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
@@ -309,8 +268,6 @@ class OffsetCommitRequestTopic:
 
 @message(api_key=8, direction="request", versions=(2, 10), flexible=8)
 class OffsetCommitRequest:
-    """Offsets to commit."""
-
     group_id: GroupId
     generation_id_or_member_epoch: Annotated[Int32, since(1), ignorable] = -1
     member_id: Annotated[Str, since(1), ignorable]
@@ -321,16 +278,12 @@ class OffsetCommitRequest:
 
 @struct
 class OffsetCommitResponsePartition:
-    """Result for one partition."""
-
     partition_index: Int32
     error_code: Int16
 
 
 @struct
 class OffsetCommitResponseTopic:
-    """Results of one topic."""
-
     name: Annotated[TopicName, until(9), ignorable] = ""
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
     partitions: list[OffsetCommitResponsePartition]
@@ -338,15 +291,13 @@ class OffsetCommitResponseTopic:
 
 @message(api_key=8, direction="response", versions=(2, 10), flexible=8)
 class OffsetCommitResponse:
-    """Results by partition."""
-
     throttle_time_ms: Annotated[Int32, since(3), ignorable] = 0
     topics: list[OffsetCommitResponseTopic]
 
 
 @struct
 class OffsetFetchRequestTopic:
-    """Partitions of one topic, in single-group versions."""
+    """Topic in single-group versions."""
 
     name: Annotated[TopicName, until(7)] = ""
     partition_indexes: Annotated[list[Int32], until(7)] = field(default_factory=list)
@@ -354,7 +305,7 @@ class OffsetFetchRequestTopic:
 
 @struct
 class OffsetFetchRequestTopics:
-    """Partitions of one topic, in multi-group versions."""
+    """Topic in multi-group versions."""
 
     name: Annotated[TopicName, since(8), until(9), ignorable] = ""
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
@@ -363,7 +314,7 @@ class OffsetFetchRequestTopics:
 
 @struct
 class OffsetFetchRequestGroup:
-    """Requested offsets of a group; null topics request all."""
+    """Null topics request all."""
 
     group_id: Annotated[GroupId, since(8)] = ""
     member_id: Annotated[NullableStr, since(9), ignorable] = None
@@ -396,7 +347,7 @@ class OffsetFetchResponsePartition:
 
 @struct
 class OffsetFetchResponseTopic:
-    """Committed offsets of one topic, in single-group versions."""
+    """Topic in single-group versions."""
 
     name: Annotated[TopicName, until(7)] = ""
     partitions: Annotated[list[OffsetFetchResponsePartition], until(7)] = field(default_factory=list)
@@ -415,7 +366,7 @@ class OffsetFetchResponsePartitions:
 
 @struct
 class OffsetFetchResponseTopics:
-    """Committed offsets of one topic, in multi-group versions."""
+    """Topic in multi-group versions."""
 
     name: Annotated[TopicName, since(8), until(9), ignorable] = ""
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
@@ -424,8 +375,6 @@ class OffsetFetchResponseTopics:
 
 @struct
 class OffsetFetchResponseGroup:
-    """Committed offsets of one group."""
-
     group_id: Annotated[GroupId, since(8)] = ""
     topics: Annotated[list[OffsetFetchResponseTopics], since(8)] = field(default_factory=list)
     error_code: Annotated[Int16, since(8)] = 0
@@ -433,8 +382,6 @@ class OffsetFetchResponseGroup:
 
 @message(api_key=9, direction="response", versions=(1, 10), flexible=6)
 class OffsetFetchResponse:
-    """Committed offsets."""
-
     throttle_time_ms: Annotated[Int32, since(3), ignorable] = 0
     topics: Annotated[list[OffsetFetchResponseTopic], until(7)] = field(default_factory=list)
     error_code: Annotated[Int16, since(2), until(7), ignorable] = 0
@@ -443,15 +390,11 @@ class OffsetFetchResponse:
 
 @struct
 class OffsetDeleteRequestPartition:
-    """A partition."""
-
     partition_index: Int32
 
 
 @struct
 class OffsetDeleteRequestTopic:
-    """Partitions of one topic."""
-
     name: TopicName
     partitions: list[OffsetDeleteRequestPartition]
 
@@ -466,24 +409,18 @@ class OffsetDeleteRequest:
 
 @struct
 class OffsetDeleteResponsePartition:
-    """Result for one partition."""
-
     partition_index: Int32
     error_code: Int16
 
 
 @struct
 class OffsetDeleteResponseTopic:
-    """Results of one topic."""
-
     name: TopicName
     partitions: list[OffsetDeleteResponsePartition]
 
 
 @message(api_key=47, direction="response", versions=(0, 0))
 class OffsetDeleteResponse:
-    """Results by partition."""
-
     error_code: Int16
     throttle_time_ms: Annotated[Int32, ignorable] = 0
     topics: list[OffsetDeleteResponseTopic]

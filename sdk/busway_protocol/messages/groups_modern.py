@@ -1,6 +1,6 @@
 """Consumer groups, with assignment by the coordinator (KIP-848).
 
-Messages: ConsumerGroupHeartbeat, ConsumerGroupDescribe. Layouts and field names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -24,8 +24,6 @@ from busway_protocol.types import (
 
 @struct
 class TopicPartitions:
-    """Partitions of a topic."""
-
     topic_id: Uuid
     partitions: list[Int32]
 
@@ -51,15 +49,11 @@ class ConsumerGroupHeartbeatRequest:
 
 @struct
 class Assignment:
-    """Assigned partitions."""
-
     topic_partitions: list[TopicPartitions] = field(default_factory=list)
 
 
 @message(api_key=68, direction="response", versions=(0, 1), flexible=0)
 class ConsumerGroupHeartbeatResponse:
-    """Epoch of the member, and its assignment, null if unchanged."""
-
     throttle_time_ms: Int32
     error_code: Int16
     error_message: NullableStr = None
@@ -71,16 +65,12 @@ class ConsumerGroupHeartbeatResponse:
 
 @message(api_key=69, direction="request", versions=(0, 1), flexible=0)
 class ConsumerGroupDescribeRequest:
-    """Request for descriptions of groups."""
-
     group_ids: list[GroupId]
     include_authorized_operations: Bool
 
 
 @struct
 class DescribedTopicPartitions:
-    """Partitions of a topic, with its name."""
-
     topic_id: Uuid
     topic_name: TopicName
     partitions: list[Int32]
@@ -88,8 +78,6 @@ class DescribedTopicPartitions:
 
 @struct
 class DescribedAssignment:
-    """Current or target assignment of a member."""
-
     topic_partitions: list[DescribedTopicPartitions] = field(default_factory=list)
 
 
@@ -112,8 +100,6 @@ class Member:
 
 @struct
 class DescribedGroup:
-    """One group."""
-
     error_code: Int16
     error_message: NullableStr = None
     group_id: GroupId
@@ -127,7 +113,5 @@ class DescribedGroup:
 
 @message(api_key=69, direction="response", versions=(0, 1), flexible=0)
 class ConsumerGroupDescribeResponse:
-    """Descriptions of groups."""
-
     throttle_time_ms: Int32
     groups: list[DescribedGroup]

@@ -1,6 +1,6 @@
 """Topics, their partitions and leaders.
 
-Messages: Metadata, DescribeTopicPartitions. Layouts and field names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -27,7 +27,7 @@ from busway_protocol.types import (
 
 @struct
 class MetadataRequestTopic:
-    """A requested topic, by name or from version 10 on by id."""
+    """By name, or from version 10 on by id."""
 
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
     name: Annotated[NullableStr, nullable_since(10), Entity("topicName")]
@@ -45,8 +45,6 @@ class MetadataRequest:
 
 @struct
 class MetadataResponseBroker:
-    """A live broker and its address."""
-
     node_id: BrokerId
     host: Str
     port: Int32
@@ -55,8 +53,6 @@ class MetadataResponseBroker:
 
 @struct
 class MetadataResponsePartition:
-    """Leader and replicas of a partition."""
-
     error_code: Int16
     partition_index: Int32
     leader_id: BrokerId
@@ -68,8 +64,6 @@ class MetadataResponsePartition:
 
 @struct
 class MetadataResponseTopic:
-    """A topic with its partitions, or an error."""
-
     error_code: Int16
     name: Annotated[NullableStr, nullable_since(12), Entity("topicName")]
     topic_id: Annotated[Uuid, since(10), ignorable] = ZERO_UUID
@@ -80,8 +74,6 @@ class MetadataResponseTopic:
 
 @message(api_key=3, direction="response", versions=(0, 13), flexible=9)
 class MetadataResponse:
-    """Brokers, controller, and topics."""
-
     throttle_time_ms: Annotated[Int32, since(3), ignorable] = 0
     brokers: list[MetadataResponseBroker]
     cluster_id: Annotated[NullableStr, since(2), ignorable] = None
@@ -93,22 +85,18 @@ class MetadataResponse:
 
 @struct
 class TopicRequest:
-    """A requested topic, by name."""
-
     name: TopicName
 
 
 @struct
 class Cursor:
-    """First partition of the requested page."""
-
     topic_name: TopicName
     partition_index: Int32
 
 
 @message(api_key=75, direction="request", versions=(0, 0), flexible=0)
 class DescribeTopicPartitionsRequest:
-    """Request for a page of partitions, with a cursor (KIP-966)."""
+    """Request for a page of partitions (KIP-966)."""
 
     topics: list[TopicRequest]
     response_partition_limit: Int32 = 2000
@@ -132,8 +120,6 @@ class DescribeTopicPartitionsResponsePartition:
 
 @struct
 class DescribeTopicPartitionsResponseTopic:
-    """A topic with its partitions in the page."""
-
     error_code: Int16
     name: Annotated[NullableStr, Entity("topicName")]
     topic_id: Annotated[Uuid, ignorable]
@@ -144,16 +130,12 @@ class DescribeTopicPartitionsResponseTopic:
 
 @struct
 class DescribeTopicPartitionsResponseCursor:
-    """First partition of the next page."""
-
     topic_name: TopicName
     partition_index: Int32
 
 
 @message(api_key=75, direction="response", versions=(0, 0), flexible=0)
 class DescribeTopicPartitionsResponse:
-    """One page of partitions, and the next cursor."""
-
     throttle_time_ms: Annotated[Int32, ignorable] = 0
     topics: list[DescribeTopicPartitionsResponseTopic]
     next_cursor: DescribeTopicPartitionsResponseCursor | None = None

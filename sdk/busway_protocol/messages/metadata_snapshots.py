@@ -1,6 +1,6 @@
 """Snapshots of the metadata log.
 
-Messages: FetchSnapshot. Layouts and field names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -46,8 +46,6 @@ class PartitionSnapshotRequest:
 
 @struct
 class TopicSnapshotRequest:
-    """Snapshots of one topic."""
-
     name: TopicName
     partitions: list[PartitionSnapshotRequest]
 
@@ -64,8 +62,6 @@ class FetchSnapshotRequest:
 
 @struct
 class SnapshotLeader:
-    """Leader known to the responding node, or -1."""
-
     leader_id: BrokerId = 0
     leader_epoch: Int32 = 0
 
@@ -85,16 +81,12 @@ class PartitionSnapshot:
 
 @struct
 class TopicSnapshot:
-    """Snapshots of one topic."""
-
     name: TopicName
     partitions: list[PartitionSnapshot]
 
 
 @struct
 class SnapshotNodeEndpoint:
-    """Address of a leader in the response."""
-
     node_id: Annotated[BrokerId, since(1)]
     host: Annotated[Str, since(1)]
     port: Annotated[UInt16, since(1)]
@@ -102,8 +94,6 @@ class SnapshotNodeEndpoint:
 
 @message(api_key=59, direction="response", versions=(0, 1), flexible=0)
 class FetchSnapshotResponse:
-    """Parts of snapshots by topic and partition."""
-
     throttle_time_ms: Annotated[Int32, ignorable] = 0
     error_code: Int16
     topics: list[TopicSnapshot]

@@ -1,6 +1,6 @@
 """Offsets by timestamp or epoch, and deletion of records.
 
-Messages: ListOffsets, OffsetForLeaderEpoch, DeleteRecords. Layouts and field names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from typing import Annotated
@@ -20,16 +20,12 @@ class ListOffsetsPartition:
 
 @struct
 class ListOffsetsTopic:
-    """Requested partitions of one topic."""
-
     name: TopicName
     partitions: list[ListOffsetsPartition]
 
 
 @message(api_key=2, direction="request", versions=(1, 11), flexible=6)
 class ListOffsetsRequest:
-    """Request for offsets by timestamp; negative ones are ends of the log."""
-
     replica_id: BrokerId
     isolation_level: Annotated[Int8, since(2)] = 0
     topics: list[ListOffsetsTopic]
@@ -49,24 +45,18 @@ class ListOffsetsPartitionResponse:
 
 @struct
 class ListOffsetsTopicResponse:
-    """Offsets of one topic."""
-
     name: TopicName
     partitions: list[ListOffsetsPartitionResponse]
 
 
 @message(api_key=2, direction="response", versions=(1, 11), flexible=6)
 class ListOffsetsResponse:
-    """Offset and timestamp by partition."""
-
     throttle_time_ms: Annotated[Int32, since(2), ignorable] = 0
     topics: list[ListOffsetsTopicResponse]
 
 
 @struct
 class OffsetForLeaderPartition:
-    """A partition and an epoch."""
-
     partition: Int32
     current_leader_epoch: Annotated[Int32, since(2), ignorable] = -1
     leader_epoch: Int32
@@ -74,8 +64,6 @@ class OffsetForLeaderPartition:
 
 @struct
 class OffsetForLeaderTopic:
-    """Requested partitions of one topic."""
-
     topic: TopicName
     partitions: list[OffsetForLeaderPartition]
 
@@ -100,32 +88,24 @@ class EpochEndOffset:
 
 @struct
 class OffsetForLeaderTopicResult:
-    """End offsets of one topic."""
-
     topic: TopicName
     partitions: list[EpochEndOffset]
 
 
 @message(api_key=23, direction="response", versions=(2, 4), flexible=4)
 class OffsetForLeaderEpochResponse:
-    """End offsets of the epochs."""
-
     throttle_time_ms: Annotated[Int32, since(2), ignorable] = 0
     topics: list[OffsetForLeaderTopicResult]
 
 
 @struct
 class DeleteRecordsPartition:
-    """A partition and its new first offset."""
-
     partition_index: Int32
     offset: Int64
 
 
 @struct
 class DeleteRecordsTopic:
-    """Partitions of one topic."""
-
     name: TopicName
     partitions: list[DeleteRecordsPartition]
 
@@ -140,8 +120,6 @@ class DeleteRecordsRequest:
 
 @struct
 class DeleteRecordsPartitionResult:
-    """New start of a partition."""
-
     partition_index: Int32
     low_watermark: Int64
     error_code: Int16
@@ -149,15 +127,11 @@ class DeleteRecordsPartitionResult:
 
 @struct
 class DeleteRecordsTopicResult:
-    """Results of one topic."""
-
     name: TopicName
     partitions: list[DeleteRecordsPartitionResult]
 
 
 @message(api_key=21, direction="response", versions=(0, 2), flexible=2)
 class DeleteRecordsResponse:
-    """New starts by partition."""
-
     throttle_time_ms: Int32 = 0
     topics: list[DeleteRecordsTopicResult]

@@ -1,7 +1,6 @@
 """Log directories, leader elections, reassignments.
 
-Messages: DescribeLogDirs, ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments. Layouts and field
-names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from typing import Annotated
@@ -24,15 +23,13 @@ from busway_protocol.types import (
 
 @struct
 class DescribableLogDirTopic:
-    """Requested partitions of one topic."""
-
     topic: TopicName
     partitions: list[Int32]
 
 
 @message(api_key=35, direction="request", versions=(1, 5), flexible=2)
 class DescribeLogDirsRequest:
-    """Request for logs and their sizes; null for all."""
+    """Null for all."""
 
     topics: list[DescribableLogDirTopic] | None
 
@@ -49,8 +46,6 @@ class DescribeLogDirsPartition:
 
 @struct
 class DescribeLogDirsTopic:
-    """Logs of one topic in a directory."""
-
     name: TopicName
     partitions: list[DescribeLogDirsPartition]
 
@@ -69,8 +64,6 @@ class DescribeLogDirsResult:
 
 @message(api_key=35, direction="response", versions=(1, 5), flexible=2)
 class DescribeLogDirsResponse:
-    """Data directories of a broker."""
-
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, since(3), ignorable] = 0
     results: list[DescribeLogDirsResult]
@@ -78,8 +71,6 @@ class DescribeLogDirsResponse:
 
 @struct
 class TopicPartitions:
-    """Partitions of one topic that elect a leader."""
-
     topic: TopicName
     partitions: list[Int32]
 
@@ -95,8 +86,6 @@ class ElectLeadersRequest:
 
 @struct
 class PartitionResult:
-    """Result of one election."""
-
     partition_id: Int32
     error_code: Int16
     error_message: NullableStr
@@ -104,16 +93,12 @@ class PartitionResult:
 
 @struct
 class ReplicaElectionResult:
-    """Elections of one topic."""
-
     topic: TopicName
     partition_result: list[PartitionResult]
 
 
 @message(api_key=43, direction="response", versions=(0, 2), flexible=2)
 class ElectLeadersResponse:
-    """Results by partition."""
-
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, since(1)] = 0
     replica_election_results: list[ReplicaElectionResult]
@@ -129,15 +114,13 @@ class ReassignablePartition:
 
 @struct
 class ReassignableTopic:
-    """Partitions of one topic to reassign."""
-
     name: TopicName
     partitions: list[ReassignablePartition]
 
 
 @message(api_key=45, direction="request", versions=(0, 1), flexible=0)
 class AlterPartitionReassignmentsRequest:
-    """Reassignments to other brokers, or their cancellation (KIP-455)."""
+    """Reassignments, or their cancellation (KIP-455)."""
 
     timeout_ms: Int32 = 60_000
     allow_replication_factor_change: Annotated[Bool, since(1)] = True
@@ -146,8 +129,6 @@ class AlterPartitionReassignmentsRequest:
 
 @struct
 class ReassignablePartitionResponse:
-    """Result for one partition."""
-
     partition_index: Int32
     error_code: Int16
     error_message: NullableStr
@@ -155,16 +136,12 @@ class ReassignablePartitionResponse:
 
 @struct
 class ReassignableTopicResponse:
-    """Results of one topic."""
-
     name: TopicName
     partitions: list[ReassignablePartitionResponse]
 
 
 @message(api_key=45, direction="response", versions=(0, 1), flexible=0)
 class AlterPartitionReassignmentsResponse:
-    """Results by partition."""
-
     throttle_time_ms: Int32 = 0
     allow_replication_factor_change: Annotated[Bool, since(1), ignorable] = True
     error_code: Int16
@@ -174,15 +151,13 @@ class AlterPartitionReassignmentsResponse:
 
 @struct
 class ListPartitionReassignmentsTopics:
-    """Requested partitions of one topic."""
-
     name: TopicName
     partition_indexes: list[Int32]
 
 
 @message(api_key=46, direction="request", versions=(0, 0), flexible=0)
 class ListPartitionReassignmentsRequest:
-    """Request for reassignments in progress; null for all partitions."""
+    """Null for all partitions."""
 
     timeout_ms: Int32 = 60_000
     topics: list[ListPartitionReassignmentsTopics] | None = None
@@ -190,8 +165,6 @@ class ListPartitionReassignmentsRequest:
 
 @struct
 class OngoingPartitionReassignment:
-    """A reassignment in progress."""
-
     partition_index: Int32
     replicas: list[BrokerId]
     adding_replicas: list[BrokerId]
@@ -200,16 +173,12 @@ class OngoingPartitionReassignment:
 
 @struct
 class OngoingTopicReassignment:
-    """Reassignments of one topic."""
-
     name: TopicName
     partitions: list[OngoingPartitionReassignment]
 
 
 @message(api_key=46, direction="response", versions=(0, 0), flexible=0)
 class ListPartitionReassignmentsResponse:
-    """Reassignments in progress."""
-
     throttle_time_ms: Int32 = 0
     error_code: Int16
     error_message: NullableStr

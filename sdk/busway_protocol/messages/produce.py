@@ -1,6 +1,6 @@
 """Writing record batches.
 
-Messages: Produce. Layouts and field names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -28,16 +28,12 @@ from busway_protocol.types import (
 
 @struct
 class PartitionProduceData:
-    """The batch for one partition."""
-
     index: Int32
     records: Records = None
 
 
 @struct
 class TopicProduceData:
-    """The batches for one topic."""
-
     name: Annotated[TopicName, until(12), ignorable] = ""
     topic_id: Annotated[Uuid, since(13), ignorable] = ZERO_UUID
     partition_data: list[PartitionProduceData]
@@ -71,8 +67,6 @@ class LeaderIdAndEpoch:
 
 @struct
 class PartitionProduceResponse:
-    """Offset of the batch's first record, or an error."""
-
     index: Int32
     error_code: Int16
     base_offset: Int64
@@ -85,8 +79,6 @@ class PartitionProduceResponse:
 
 @struct
 class TopicProduceResponse:
-    """Results of one topic."""
-
     name: Annotated[TopicName, until(12), ignorable] = ""
     topic_id: Annotated[Uuid, since(13), ignorable] = ZERO_UUID
     partition_responses: list[PartitionProduceResponse]
@@ -94,8 +86,6 @@ class TopicProduceResponse:
 
 @struct
 class NodeEndpoint:
-    """Address of a leader in the response (KIP-951)."""
-
     node_id: Annotated[BrokerId, since(10)] = 0
     host: Annotated[Str, since(10)] = ""
     port: Annotated[Int32, since(10)] = 0
@@ -104,8 +94,6 @@ class NodeEndpoint:
 
 @message(api_key=0, direction="response", versions=(3, 13), flexible=9)
 class ProduceResponse:
-    """Results by partition."""
-
     responses: list[TopicProduceResponse]
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     node_endpoints: Annotated[list[NodeEndpoint], since(10), tag(0)] = field(default_factory=list)

@@ -1,6 +1,6 @@
 """The quorum of the metadata log.
 
-Messages: Vote, BeginQuorumEpoch, EndQuorumEpoch, DescribeQuorum. Layouts and field names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -42,8 +42,6 @@ class VotePartition:
 
 @struct
 class VoteTopic:
-    """One topic."""
-
     topic_name: TopicName
     partitions: list[VotePartition]
 
@@ -59,8 +57,6 @@ class VoteRequest:
 
 @struct
 class QuorumNodeEndpoint:
-    """Address of a leader in a response."""
-
     node_id: Annotated[BrokerId, since(1)]
     host: Annotated[Str, since(1)]
     port: Annotated[UInt16, since(1)]
@@ -79,16 +75,12 @@ class VotePartitionResult:
 
 @struct
 class VoteTopicResult:
-    """One topic."""
-
     topic_name: TopicName
     partitions: list[VotePartitionResult]
 
 
 @message(api_key=52, direction="response", versions=(0, 2), flexible=0)
 class VoteResponse:
-    """Response of a voter."""
-
     error_code: Int16
     topics: list[VoteTopicResult]
     node_endpoints: Annotated[list[QuorumNodeEndpoint], since(1), tag(0)] = field(default_factory=list)
@@ -96,8 +88,6 @@ class VoteResponse:
 
 @struct
 class LeaderEndpoint:
-    """Address of the requesting leader."""
-
     name: Annotated[Str, since(1)]
     host: Annotated[Str, since(1)]
     port: Annotated[UInt16, since(1)]
@@ -105,8 +95,6 @@ class LeaderEndpoint:
 
 @struct
 class BeginEpochPartition:
-    """New leader of a log and its epoch."""
-
     partition_index: Int32
     voter_directory_id: Annotated[Uuid, since(1), ignorable] = ZERO_UUID
     leader_id: BrokerId
@@ -115,8 +103,6 @@ class BeginEpochPartition:
 
 @struct
 class BeginEpochTopic:
-    """One topic."""
-
     topic_name: TopicName
     partitions: list[BeginEpochPartition]
 
@@ -133,8 +119,6 @@ class BeginQuorumEpochRequest:
 
 @struct
 class EpochPartitionResult:
-    """Leader and epoch known to the voter."""
-
     partition_index: Int32
     error_code: Int16
     leader_id: BrokerId
@@ -143,16 +127,12 @@ class EpochPartitionResult:
 
 @struct
 class EpochTopicResult:
-    """One topic."""
-
     topic_name: TopicName
     partitions: list[EpochPartitionResult]
 
 
 @message(api_key=53, direction="response", versions=(0, 1), flexible=1)
 class BeginQuorumEpochResponse:
-    """Acknowledgement of a voter, or a newer leader."""
-
     error_code: Int16
     topics: list[EpochTopicResult]
     node_endpoints: Annotated[list[QuorumNodeEndpoint], since(1), tag(0)] = field(default_factory=list)
@@ -160,8 +140,6 @@ class BeginQuorumEpochResponse:
 
 @struct
 class PreferredCandidate:
-    """A preferred successor."""
-
     candidate_id: Annotated[BrokerId, since(1)]
     candidate_directory_id: Annotated[Uuid, since(1)]
 
@@ -179,8 +157,6 @@ class EndEpochPartition:
 
 @struct
 class EndEpochTopic:
-    """One topic."""
-
     topic_name: TopicName
     partitions: list[EndEpochPartition]
 
@@ -196,8 +172,6 @@ class EndQuorumEpochRequest:
 
 @message(api_key=54, direction="response", versions=(0, 1), flexible=1)
 class EndQuorumEpochResponse:
-    """Acknowledgement of a voter."""
-
     error_code: Int16
     topics: list[EpochTopicResult]
     node_endpoints: Annotated[list[QuorumNodeEndpoint], since(1), tag(0)] = field(default_factory=list)
@@ -205,22 +179,18 @@ class EndQuorumEpochResponse:
 
 @struct
 class PartitionQuery:
-    """A requested partition."""
-
     partition_index: Int32
 
 
 @struct
 class TopicQuery:
-    """A requested topic."""
-
     topic_name: TopicName
     partitions: list[PartitionQuery]
 
 
 @message(api_key=55, direction="request", versions=(0, 2), flexible=0)
 class DescribeQuorumRequest:
-    """Request for voters of the metadata log and their log ends (KIP-595)."""
+    """Request for voters and their log ends (KIP-595)."""
 
     topics: list[TopicQuery]
 
@@ -238,8 +208,6 @@ class ReplicaState:
 
 @struct
 class PartitionData:
-    """Leader, high watermark, voters and observers of a partition."""
-
     partition_index: Int32
     error_code: Int16
     error_message: Annotated[NullableStr, since(2), ignorable] = ""
@@ -252,16 +220,12 @@ class PartitionData:
 
 @struct
 class TopicData:
-    """One topic."""
-
     topic_name: TopicName
     partitions: list[PartitionData]
 
 
 @struct
 class Listener:
-    """Address of a controller."""
-
     name: Annotated[Str, since(2)]
     host: Annotated[Str, since(2)]
     port: Annotated[UInt16, since(2)]
@@ -269,16 +233,12 @@ class Listener:
 
 @struct
 class Node:
-    """A controller and its addresses."""
-
     node_id: Annotated[BrokerId, since(2)]
     listeners: Annotated[list[Listener], since(2)]
 
 
 @message(api_key=55, direction="response", versions=(0, 2), flexible=0)
 class DescribeQuorumResponse:
-    """State of the quorum at its leader."""
-
     error_code: Int16
     error_message: Annotated[NullableStr, since(2), ignorable] = ""
     topics: list[TopicData]

@@ -12,15 +12,11 @@ from busway_protocol.types import Bytes, Int16, Int64, NullableStr, Str, ignorab
 
 @message(api_key=17, direction="request", versions=(0, 1))
 class SaslHandshakeRequest:
-    """The client's mechanism."""
-
     mechanism: Str
 
 
 @message(api_key=17, direction="response", versions=(0, 1))
 class SaslHandshakeResponse:
-    """The broker's mechanisms."""
-
     error_code: Int16
     mechanisms: list[Str]
 

@@ -1,7 +1,6 @@
 """Share groups: members acquire single records of shared partitions (KIP-932, KIP-1222).
 
-Messages: ShareGroupHeartbeat, ShareGroupDescribe, ShareFetch, ShareAcknowledge, DescribeShareGroupOffsets,
-AlterShareGroupOffsets, DeleteShareGroupOffsets. Layouts and field names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -40,23 +39,17 @@ class ShareGroupHeartbeatRequest:
 
 @struct
 class TopicPartitions:
-    """Partitions of a topic."""
-
     topic_id: Uuid
     partitions: list[Int32]
 
 
 @struct
 class Assignment:
-    """Assigned partitions."""
-
     topic_partitions: list[TopicPartitions] = field(default_factory=list)
 
 
 @message(api_key=76, direction="response", versions=(1, 1), flexible=0)
 class ShareGroupHeartbeatResponse:
-    """Epoch of the member, and its assignment, null if unchanged."""
-
     throttle_time_ms: Int32
     error_code: Int16
     error_message: NullableStr = None
@@ -68,16 +61,12 @@ class ShareGroupHeartbeatResponse:
 
 @message(api_key=77, direction="request", versions=(1, 1), flexible=0)
 class ShareGroupDescribeRequest:
-    """Request for descriptions of share groups."""
-
     group_ids: list[GroupId]
     include_authorized_operations: Bool
 
 
 @struct
 class DescribedTopicPartitions:
-    """Partitions of a topic, with its name."""
-
     topic_id: Uuid
     topic_name: TopicName
     partitions: list[Int32]
@@ -85,15 +74,11 @@ class DescribedTopicPartitions:
 
 @struct
 class DescribedAssignment:
-    """Assignment of a member."""
-
     topic_partitions: list[DescribedTopicPartitions] = field(default_factory=list)
 
 
 @struct
 class Member:
-    """One member."""
-
     member_id: Str
     rack_id: NullableStr = None
     member_epoch: Int32
@@ -105,8 +90,6 @@ class Member:
 
 @struct
 class DescribedGroup:
-    """One group."""
-
     error_code: Int16
     error_message: NullableStr = None
     group_id: GroupId
@@ -120,8 +103,6 @@ class DescribedGroup:
 
 @message(api_key=77, direction="response", versions=(1, 1), flexible=0)
 class ShareGroupDescribeResponse:
-    """Descriptions of share groups."""
-
     throttle_time_ms: Int32
     groups: list[DescribedGroup]
 
@@ -137,24 +118,18 @@ class AcknowledgementBatch:
 
 @struct
 class FetchPartition:
-    """A partition to fetch from."""
-
     partition_index: Int32
     acknowledgement_batches: list[AcknowledgementBatch]
 
 
 @struct
 class FetchTopic:
-    """Requested partitions of one topic."""
-
     topic_id: Uuid
     partitions: list[FetchPartition]
 
 
 @struct
 class ForgottenTopic:
-    """Partitions removed from the session."""
-
     topic_id: Uuid
     partitions: list[Int32]
 
@@ -182,8 +157,6 @@ class ShareFetchRequest:
 
 @struct
 class LeaderIdAndEpoch:
-    """Leader of a partition."""
-
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
 
@@ -199,8 +172,6 @@ class AcquiredRecords:
 
 @struct
 class FetchedPartition:
-    """Records of a partition, and the result of its acknowledgements."""
-
     partition_index: Int32
     error_code: Int16
     error_message: NullableStr = None
@@ -213,16 +184,12 @@ class FetchedPartition:
 
 @struct
 class ShareFetchableTopicResponse:
-    """Records of one topic."""
-
     topic_id: Uuid
     partitions: list[FetchedPartition]
 
 
 @struct
 class NodeEndpoint:
-    """Address of a leader."""
-
     node_id: BrokerId
     host: Str
     port: Int32
@@ -243,16 +210,12 @@ class ShareFetchResponse:
 
 @struct
 class AcknowledgePartition:
-    """Acknowledgements of a partition."""
-
     partition_index: Int32
     acknowledgement_batches: list[AcknowledgementBatch]
 
 
 @struct
 class AcknowledgeTopic:
-    """Acknowledgements of a topic."""
-
     topic_id: Uuid
     partitions: list[AcknowledgePartition]
 
@@ -270,8 +233,6 @@ class ShareAcknowledgeRequest:
 
 @struct
 class AcknowledgedPartition:
-    """Result for a partition."""
-
     partition_index: Int32
     error_code: Int16
     error_message: NullableStr = None
@@ -280,16 +241,12 @@ class AcknowledgedPartition:
 
 @struct
 class ShareAcknowledgeTopicResponse:
-    """One topic."""
-
     topic_id: Uuid
     partitions: list[AcknowledgedPartition]
 
 
 @message(api_key=79, direction="response", versions=(1, 2), flexible=0)
 class ShareAcknowledgeResponse:
-    """Results by partition."""
-
     throttle_time_ms: Int32
     error_code: Int16
     error_message: NullableStr = None
@@ -300,16 +257,12 @@ class ShareAcknowledgeResponse:
 
 @struct
 class DescribeShareGroupOffsetsRequestTopic:
-    """A requested topic."""
-
     topic_name: TopicName
     partitions: list[Int32]
 
 
 @struct
 class DescribeShareGroupOffsetsRequestGroup:
-    """A requested group."""
-
     group_id: GroupId
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None
 
@@ -335,8 +288,6 @@ class DescribeShareGroupOffsetsResponsePartition:
 
 @struct
 class DescribeShareGroupOffsetsResponseTopic:
-    """One topic."""
-
     topic_name: TopicName
     topic_id: Uuid
     partitions: list[DescribeShareGroupOffsetsResponsePartition]
@@ -344,8 +295,6 @@ class DescribeShareGroupOffsetsResponseTopic:
 
 @struct
 class DescribeShareGroupOffsetsResponseGroup:
-    """One group."""
-
     group_id: GroupId
     topics: list[DescribeShareGroupOffsetsResponseTopic]
     error_code: Int16
@@ -354,40 +303,30 @@ class DescribeShareGroupOffsetsResponseGroup:
 
 @message(api_key=90, direction="response", versions=(0, 1), flexible=0)
 class DescribeShareGroupOffsetsResponse:
-    """Start offsets of share groups."""
-
     throttle_time_ms: Int32
     groups: list[DescribeShareGroupOffsetsResponseGroup]
 
 
 @struct
 class AlterShareGroupOffsetsRequestPartition:
-    """New start offset of a partition."""
-
     partition_index: Int32
     start_offset: Int64
 
 
 @struct
 class AlterShareGroupOffsetsRequestTopic:
-    """One topic."""
-
     topic_name: TopicName
     partitions: list[AlterShareGroupOffsetsRequestPartition]
 
 
 @message(api_key=91, direction="request", versions=(0, 0), flexible=0)
 class AlterShareGroupOffsetsRequest:
-    """New start offsets of a group without members."""
-
     group_id: GroupId
     topics: list[AlterShareGroupOffsetsRequestTopic]
 
 
 @struct
 class AlterShareGroupOffsetsResponsePartition:
-    """Result for a partition."""
-
     partition_index: Int32
     error_code: Int16
     error_message: NullableStr = None
@@ -395,8 +334,6 @@ class AlterShareGroupOffsetsResponsePartition:
 
 @struct
 class AlterShareGroupOffsetsResponseTopic:
-    """One topic."""
-
     topic_name: TopicName
     topic_id: Uuid
     partitions: list[AlterShareGroupOffsetsResponsePartition]
@@ -404,8 +341,6 @@ class AlterShareGroupOffsetsResponseTopic:
 
 @message(api_key=91, direction="response", versions=(0, 0), flexible=0)
 class AlterShareGroupOffsetsResponse:
-    """Results by partition."""
-
     throttle_time_ms: Int32
     error_code: Int16
     error_message: NullableStr = None
@@ -414,23 +349,17 @@ class AlterShareGroupOffsetsResponse:
 
 @struct
 class DeleteShareGroupOffsetsRequestTopic:
-    """A topic to delete."""
-
     topic_name: TopicName
 
 
 @message(api_key=92, direction="request", versions=(0, 0), flexible=0)
 class DeleteShareGroupOffsetsRequest:
-    """Deletion of topics from a group without members."""
-
     group_id: GroupId
     topics: list[DeleteShareGroupOffsetsRequestTopic]
 
 
 @struct
 class DeleteShareGroupOffsetsResponseTopic:
-    """Result for a topic."""
-
     topic_name: TopicName
     topic_id: Uuid
     error_code: Int16
@@ -439,8 +368,6 @@ class DeleteShareGroupOffsetsResponseTopic:
 
 @message(api_key=92, direction="response", versions=(0, 0), flexible=0)
 class DeleteShareGroupOffsetsResponse:
-    """Results by topic."""
-
     throttle_time_ms: Int32
     error_code: Int16
     error_message: NullableStr = None

@@ -1,7 +1,6 @@
 """State of share groups' partitions at a share coordinator (KIP-932).
 
-Messages: InitializeShareGroupState, ReadShareGroupState, WriteShareGroupState, DeleteShareGroupState,
-ReadShareGroupStateSummary. Layouts and field names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from typing import Annotated
@@ -22,8 +21,6 @@ from busway_protocol.types import (
 
 @struct
 class InitializeStatePartition:
-    """A partition to initialize."""
-
     partition: Int32
     state_epoch: Int32
     start_offset: Int64
@@ -31,24 +28,18 @@ class InitializeStatePartition:
 
 @struct
 class InitializeStateData:
-    """One topic."""
-
     topic_id: Uuid
     partitions: list[InitializeStatePartition]
 
 
 @message(api_key=83, direction="request", versions=(0, 0), flexible=0)
 class InitializeShareGroupStateRequest:
-    """Initialization of partitions' state."""
-
     group_id: Str
     topics: list[InitializeStateData]
 
 
 @struct
 class InitializeStatePartitionResult:
-    """One partition."""
-
     partition: Int32
     error_code: Int16
     error_message: NullableStr = None
@@ -56,39 +47,29 @@ class InitializeStatePartitionResult:
 
 @struct
 class InitializeStateResult:
-    """One topic."""
-
     topic_id: Uuid
     partitions: list[InitializeStatePartitionResult]
 
 
 @message(api_key=83, direction="response", versions=(0, 0), flexible=0)
 class InitializeShareGroupStateResponse:
-    """Results by partition."""
-
     results: list[InitializeStateResult]
 
 
 @struct
 class ReadStatePartition:
-    """A partition to read."""
-
     partition: Int32
     leader_epoch: Int32
 
 
 @struct
 class ReadStateData:
-    """One topic."""
-
     topic_id: Uuid
     partitions: list[ReadStatePartition]
 
 
 @message(api_key=84, direction="request", versions=(0, 0), flexible=0)
 class ReadShareGroupStateRequest:
-    """Request of a partition leader for the state."""
-
     group_id: Str
     topics: list[ReadStateData]
 
@@ -105,8 +86,6 @@ class StateBatch:
 
 @struct
 class ReadStatePartitionResult:
-    """One partition."""
-
     partition: Int32
     error_code: Int16
     error_message: NullableStr = None
@@ -117,23 +96,17 @@ class ReadStatePartitionResult:
 
 @struct
 class ReadStateResult:
-    """One topic."""
-
     topic_id: Uuid
     partitions: list[ReadStatePartitionResult]
 
 
 @message(api_key=84, direction="response", versions=(0, 0), flexible=0)
 class ReadShareGroupStateResponse:
-    """The state."""
-
     results: list[ReadStateResult]
 
 
 @struct
 class WriteStatePartition:
-    """A partition to write."""
-
     partition: Int32
     state_epoch: Int32
     leader_epoch: Int32
@@ -144,8 +117,6 @@ class WriteStatePartition:
 
 @struct
 class WriteStateData:
-    """One topic."""
-
     topic_id: Uuid
     partitions: list[WriteStatePartition]
 
@@ -160,77 +131,57 @@ class WriteShareGroupStateRequest:
 
 @struct
 class WriteStateResult:
-    """One topic."""
-
     topic_id: Uuid
     partitions: list[InitializeStatePartitionResult]
 
 
 @message(api_key=85, direction="response", versions=(0, 1), flexible=0)
 class WriteShareGroupStateResponse:
-    """Results by partition."""
-
     results: list[WriteStateResult]
 
 
 @struct
 class DeleteStatePartition:
-    """A partition to delete."""
-
     partition: Int32
 
 
 @struct
 class DeleteStateData:
-    """One topic."""
-
     topic_id: Uuid
     partitions: list[DeleteStatePartition]
 
 
 @message(api_key=86, direction="request", versions=(0, 0), flexible=0)
 class DeleteShareGroupStateRequest:
-    """Deletion of partitions' state."""
-
     group_id: Str
     topics: list[DeleteStateData]
 
 
 @struct
 class DeleteStateResult:
-    """One topic."""
-
     topic_id: Uuid
     partitions: list[InitializeStatePartitionResult]
 
 
 @message(api_key=86, direction="response", versions=(0, 0), flexible=0)
 class DeleteShareGroupStateResponse:
-    """Results by partition."""
-
     results: list[DeleteStateResult]
 
 
 @struct
 class ReadStateSummaryData:
-    """One topic."""
-
     topic_id: Uuid
     partitions: list[ReadStatePartition]
 
 
 @message(api_key=87, direction="request", versions=(0, 1), flexible=0)
 class ReadShareGroupStateSummaryRequest:
-    """Request for the state without batches."""
-
     group_id: Str
     topics: list[ReadStateSummaryData]
 
 
 @struct
 class ReadSummaryStatePartitionResult:
-    """One partition."""
-
     partition: Int32
     error_code: Int16
     error_message: NullableStr = None
@@ -242,14 +193,10 @@ class ReadSummaryStatePartitionResult:
 
 @struct
 class ReadStateSummaryResult:
-    """One topic."""
-
     topic_id: Uuid
     partitions: list[ReadSummaryStatePartitionResult]
 
 
 @message(api_key=87, direction="response", versions=(0, 1), flexible=0)
 class ReadShareGroupStateSummaryResponse:
-    """The state without batches."""
-
     results: list[ReadStateSummaryResult]

@@ -1,6 +1,6 @@
 """Creating, growing and deleting topics.
 
-Messages: CreateTopics, DeleteTopics, CreatePartitions. Layouts and field names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -37,16 +37,12 @@ class CreatableReplicaAssignment:
 
 @struct
 class CreatableTopicConfig:
-    """A setting of the new topic."""
-
     name: Str
     value: NullableStr
 
 
 @struct
 class CreatableTopic:
-    """A topic to create: size or replica assignments, and settings."""
-
     name: TopicName
     num_partitions: Int32
     replication_factor: Int16
@@ -65,8 +61,6 @@ class CreateTopicsRequest:
 
 @struct
 class CreatableTopicConfigs:
-    """A setting of the created topic, and its source."""
-
     name: Annotated[Str, since(5)] = ""
     value: Annotated[NullableStr, since(5)] = ""
     read_only: Annotated[Bool, since(5)] = False
@@ -76,8 +70,6 @@ class CreatableTopicConfigs:
 
 @struct
 class CreatableTopicResult:
-    """Result for one topic, its id, and from version 5 on size and settings."""
-
     name: TopicName
     topic_id: Annotated[Uuid, since(7), ignorable] = ZERO_UUID
     error_code: Int16
@@ -90,15 +82,13 @@ class CreatableTopicResult:
 
 @message(api_key=19, direction="response", versions=(2, 7), flexible=5)
 class CreateTopicsResponse:
-    """Results by topic."""
-
     throttle_time_ms: Annotated[Int32, since(2), ignorable] = 0
     topics: list[CreatableTopicResult]
 
 
 @struct
 class DeleteTopicState:
-    """A topic to delete: by name, or by id if the name is null."""
+    """By name, or by id if the name is null."""
 
     name: Annotated[NullableStr, since(6), Entity("topicName")] = None
     topic_id: Annotated[Uuid, since(6)] = ZERO_UUID
@@ -106,8 +96,6 @@ class DeleteTopicState:
 
 @message(api_key=20, direction="request", versions=(1, 6), flexible=4)
 class DeleteTopicsRequest:
-    """Topics to delete, by name or from version 6 on by id."""
-
     topics: Annotated[list[DeleteTopicState], since(6)] = field(default_factory=list)
     topic_names: Annotated[list[TopicName], until(5), ignorable] = field(default_factory=list)
     timeout_ms: Int32
@@ -115,8 +103,6 @@ class DeleteTopicsRequest:
 
 @struct
 class DeletableTopicResult:
-    """Result for one topic."""
-
     name: Annotated[NullableStr, nullable_since(6), Entity("topicName")]
     topic_id: Annotated[Uuid, since(6), ignorable] = ZERO_UUID
     error_code: Int16
@@ -125,23 +111,17 @@ class DeletableTopicResult:
 
 @message(api_key=20, direction="response", versions=(1, 6), flexible=4)
 class DeleteTopicsResponse:
-    """Results by topic."""
-
     throttle_time_ms: Annotated[Int32, since(1), ignorable] = 0
     responses: list[DeletableTopicResult]
 
 
 @struct
 class CreatePartitionsAssignment:
-    """Brokers of one new partition."""
-
     broker_ids: list[BrokerId]
 
 
 @struct
 class CreatePartitionsTopic:
-    """A topic, its new total of partitions, and assignments of the new ones."""
-
     name: TopicName
     count: Int32
     assignments: list[CreatePartitionsAssignment] | None
@@ -158,8 +138,6 @@ class CreatePartitionsRequest:
 
 @struct
 class CreatePartitionsTopicResult:
-    """Result for one topic."""
-
     name: TopicName
     error_code: Int16
     error_message: NullableStr = None
@@ -167,7 +145,5 @@ class CreatePartitionsTopicResult:
 
 @message(api_key=37, direction="response", versions=(0, 3), flexible=2)
 class CreatePartitionsResponse:
-    """Results by topic."""
-
     throttle_time_ms: Int32 = 0
     results: list[CreatePartitionsTopicResult]

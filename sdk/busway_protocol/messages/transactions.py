@@ -1,7 +1,6 @@
 """Producer identities and transactions.
 
-Messages: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers, TxnOffsetCommit,
-DescribeProducers, DescribeTransactions, ListTransactions. Layouts and field names as in Kafka 4.3.1.
+Layouts and field names as in Kafka 4.3.1.
 """
 
 from dataclasses import field
@@ -39,8 +38,6 @@ class InitProducerIdRequest:
 
 @message(api_key=22, direction="response", versions=(0, 5), flexible=2)
 class InitProducerIdResponse:
-    """Producer id and epoch."""
-
     throttle_time_ms: Annotated[Int32, ignorable] = 0
     error_code: Int16
     producer_id: ProducerId = -1
@@ -49,16 +46,12 @@ class InitProducerIdResponse:
 
 @struct
 class AddPartitionsToTxnTopic:
-    """Partitions of one topic to add."""
-
     name: TopicName
     partitions: list[Int32]
 
 
 @struct
 class AddPartitionsToTxnTransaction:
-    """One transaction: its producer, and whether partitions are added or only verified."""
-
     transactional_id: Annotated[TransactionalId, since(4)] = ""
     producer_id: Annotated[ProducerId, since(4)] = 0
     producer_epoch: Annotated[Int16, since(4)] = 0
@@ -81,32 +74,24 @@ class AddPartitionsToTxnRequest:
 
 @struct
 class AddPartitionsToTxnPartitionResult:
-    """Result for a partition."""
-
     partition_index: Int32
     partition_error_code: Int16
 
 
 @struct
 class AddPartitionsToTxnTopicResult:
-    """Results of one topic."""
-
     name: TopicName
     results_by_partition: list[AddPartitionsToTxnPartitionResult]
 
 
 @struct
 class AddPartitionsToTxnResult:
-    """Results of one transaction."""
-
     transactional_id: Annotated[TransactionalId, since(4)] = ""
     topic_results: Annotated[list[AddPartitionsToTxnTopicResult], since(4)] = field(default_factory=list)
 
 
 @message(api_key=24, direction="response", versions=(0, 5), flexible=3)
 class AddPartitionsToTxnResponse:
-    """Results by partition."""
-
     throttle_time_ms: Int32 = 0
     error_code: Annotated[Int16, since(4), ignorable] = 0
     results_by_transaction: Annotated[list[AddPartitionsToTxnResult], since(4)] = field(default_factory=list)
@@ -117,8 +102,6 @@ class AddPartitionsToTxnResponse:
 
 @message(api_key=25, direction="request", versions=(0, 4), flexible=3)
 class AddOffsetsToTxnRequest:
-    """Addition of a group's offsets to a transaction."""
-
     transactional_id: TransactionalId
     producer_id: ProducerId
     producer_epoch: Int16
@@ -127,8 +110,6 @@ class AddOffsetsToTxnRequest:
 
 @message(api_key=25, direction="response", versions=(0, 4), flexible=3)
 class AddOffsetsToTxnResponse:
-    """Result of the addition."""
-
     throttle_time_ms: Int32 = 0
     error_code: Int16
 
@@ -145,8 +126,6 @@ class EndTxnRequest:
 
 @message(api_key=26, direction="response", versions=(0, 5), flexible=3)
 class EndTxnResponse:
-    """Result, and the producer's new identity."""
-
     throttle_time_ms: Int32 = 0
     error_code: Int16
     producer_id: Annotated[ProducerId, since(5), ignorable] = -1
@@ -155,16 +134,12 @@ class EndTxnResponse:
 
 @struct
 class WritableTxnMarkerTopic:
-    """Partitions of one topic."""
-
     name: TopicName
     partition_indexes: list[Int32]
 
 
 @struct
 class WritableTxnMarker:
-    """End of one transaction, and its partitions."""
-
     producer_id: ProducerId
     producer_epoch: Int16
     transaction_result: Bool
@@ -182,32 +157,24 @@ class WriteTxnMarkersRequest:
 
 @struct
 class WritableTxnMarkerPartitionResult:
-    """Result for one partition."""
-
     partition_index: Int32
     error_code: Int16
 
 
 @struct
 class WritableTxnMarkerTopicResult:
-    """Results of one topic."""
-
     name: TopicName
     partitions: list[WritableTxnMarkerPartitionResult]
 
 
 @struct
 class WritableTxnMarkerResult:
-    """Results of one marker."""
-
     producer_id: ProducerId
     topics: list[WritableTxnMarkerTopicResult]
 
 
 @message(api_key=27, direction="response", versions=(1, 2), flexible=1)
 class WriteTxnMarkersResponse:
-    """Results by marker."""
-
     markers: list[WritableTxnMarkerResult]
 
 
@@ -223,8 +190,6 @@ class TxnOffsetCommitRequestPartition:
 
 @struct
 class TxnOffsetCommitRequestTopic:
-    """Offsets of one topic."""
-
     name: TopicName
     partitions: list[TxnOffsetCommitRequestPartition]
 
@@ -245,40 +210,30 @@ class TxnOffsetCommitRequest:
 
 @struct
 class TxnOffsetCommitResponsePartition:
-    """Result for one partition."""
-
     partition_index: Int32
     error_code: Int16
 
 
 @struct
 class TxnOffsetCommitResponseTopic:
-    """Results of one topic."""
-
     name: TopicName
     partitions: list[TxnOffsetCommitResponsePartition]
 
 
 @message(api_key=28, direction="response", versions=(0, 5), flexible=3)
 class TxnOffsetCommitResponse:
-    """Results by partition."""
-
     throttle_time_ms: Int32 = 0
     topics: list[TxnOffsetCommitResponseTopic]
 
 
 @struct
 class TopicRequest:
-    """Requested partitions of one topic."""
-
     name: TopicName
     partition_indexes: list[Int32]
 
 
 @message(api_key=61, direction="request", versions=(0, 0), flexible=0)
 class DescribeProducersRequest:
-    """Request for partitions' producers (KIP-664)."""
-
     topics: list[TopicRequest]
 
 
@@ -296,8 +251,6 @@ class ProducerState:
 
 @struct
 class PartitionResponse:
-    """Producers of one partition."""
-
     partition_index: Int32
     error_code: Int16
     error_message: NullableStr = None
@@ -306,39 +259,29 @@ class PartitionResponse:
 
 @struct
 class TopicResponse:
-    """Producers of one topic's partitions."""
-
     name: TopicName
     partitions: list[PartitionResponse]
 
 
 @message(api_key=61, direction="response", versions=(0, 0), flexible=0)
 class DescribeProducersResponse:
-    """Producers by partition."""
-
     throttle_time_ms: Int32 = 0
     topics: list[TopicResponse]
 
 
 @message(api_key=65, direction="request", versions=(0, 0), flexible=0)
 class DescribeTransactionsRequest:
-    """Request for transactions by id (KIP-664)."""
-
     transactional_ids: list[TransactionalId]
 
 
 @struct
 class TopicData:
-    """A transaction's partitions of one topic."""
-
     topic: TopicName
     partitions: list[Int32]
 
 
 @struct
 class DescribeTransactionState:
-    """State of one transaction."""
-
     error_code: Int16
     transactional_id: TransactionalId
     transaction_state: Str
@@ -351,8 +294,6 @@ class DescribeTransactionState:
 
 @message(api_key=65, direction="response", versions=(0, 0), flexible=0)
 class DescribeTransactionsResponse:
-    """States of the transactions."""
-
     throttle_time_ms: Int32 = 0
     transaction_states: list[DescribeTransactionState]
 
@@ -373,8 +314,6 @@ class ListTransactionsRequest:
 
 @struct
 class ListTransactionState:
-    """Producer and state of one transaction."""
-
     transactional_id: TransactionalId
     producer_id: ProducerId
     transaction_state: Str
@@ -382,8 +321,6 @@ class ListTransactionState:
 
 @message(api_key=66, direction="response", versions=(0, 2), flexible=0)
 class ListTransactionsResponse:
-    """The matching transactions."""
-
     throttle_time_ms: Int32 = 0
     error_code: Int16
     unknown_state_filters: list[Str]

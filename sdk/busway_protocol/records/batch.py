@@ -1,6 +1,5 @@
 """Headers of record batches, and iterating over batches without decoding records.
 
-Here: the 61 bytes of a header.
 Not here: records (`record`, `builder`). Layout of format v2 (KIP-98): base offset, length, leader epoch, magic, CRC-32C
 of all that follows, attributes, last offset delta, base and maximum timestamp, producer id, epoch and base sequence,
 count.
@@ -40,8 +39,6 @@ class CorruptBatch(ProtocolError):
 
 
 class BatchHeader(NamedTuple):
-    """Header of a batch, as stored."""
-
     base_offset: int
     batch_length: int
     partition_leader_epoch: int
@@ -58,7 +55,6 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Size of the whole batch."""
         return self.batch_length + LENGTH_OVERHEAD
 
     @property
@@ -86,7 +82,6 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether it has a control record, which consumers never see."""
         return bool(self.attributes & CONTROL)
 
     @property
@@ -96,11 +91,7 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: Buffer, offset: int = 0) -> BatchHeader:
-    """Return the header at `offset`.
-
-    Raises:
-        CorruptBatch: fewer than 61 bytes follow, or the format is not v2.
-    """
+    """Return the header at `offset`; raise `CorruptBatch` if it is cut off or its format is not v2."""
     try:
         header = BatchHeader._make(HEADER.unpack_from(buffer, offset))
     except struct.error:
@@ -111,11 +102,7 @@ def read_header(buffer: Buffer, offset: int = 0) -> BatchHeader:
 
 
 def read_span(buffer: Buffer, offset: int = 0) -> tuple[int, int]:
-    """Return the last offset, and the size in bytes, of the batch at `offset`.
-
-    Raises:
-        CorruptBatch: as `read_header`, or the size is impossible.
-    """
+    """Return the last offset, and the size in bytes, of the batch at `offset`; raise `CorruptBatch`."""
     try:
         base_offset, length, magic, last_offset_delta = _SPAN.unpack_from(buffer, offset)
     except struct.error:
@@ -128,11 +115,7 @@ def read_span(buffer: Buffer, offset: int = 0) -> tuple[int, int]:
 
 
 def iter_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield every whole batch; one cut off at the end, as in a fetch, is left out.
-
-    Raises:
-        CorruptBatch: a length is impossible, or the format is not v2.
-    """
+    """Yield every whole batch, not one cut off at the end; raise `CorruptBatch`."""
     view = memoryview(buffer)
     position, end = 0, len(view)
     while end - position >= _PREFIX.size:
@@ -149,16 +132,11 @@ def iter_batches(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 def computed_crc(batch: Buffer) -> int:
-    """Compute the checksum of a whole batch."""
     return crc32c(memoryview(batch)[CRC_START:])
 
 
 def verify_crc(batch: Buffer, header: BatchHeader) -> None:
-    """Check the checksum of a whole batch.
-
-    Raises:
-        CorruptBatch: it does not match.
-    """
+    """Check the checksum of a whole batch, or raise `CorruptBatch`."""
     computed = computed_crc(batch)
     if computed != header.crc:
         raise CorruptBatch(

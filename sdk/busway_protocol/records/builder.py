@@ -1,6 +1,5 @@
 """Building one record batch, as a producer does.
 
-Here: `BatchBuilder`.
 Not here: when a batch is full (the SDK's accumulator). Records are encoded when added; compression, header and checksum
 follow in `build`.
 """
@@ -43,16 +42,14 @@ _SMALL += [bytes((value << 1 & 0x7F | 0x80, value >> 6)) for value in range(64, 
 """Precomputed varints of common lengths and deltas, one or two bytes."""
 _NULL = _zigzag(-1)
 _ATTRIBUTES: Final = b"\0"
-"""Of a record; none are defined."""
 
 
 def varint(value: int) -> bytes:
-    """Encode `value` as a zigzag varint."""
     return _SMALL[value] if 0 <= value < _SMALL_MAX else _zigzag(value)
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """Encode the headers that end a record: their number, then names and values with lengths."""
+    """Encode the headers that end a record."""
     out = bytearray(varint(len(headers)))
     for name, content in headers:
         encoded = name.encode()
@@ -72,7 +69,6 @@ class BatchBuilder:
     Args:
         compression: codec name: none, gzip, snappy, lz4 or zstd.
         producer_id, producer_epoch, base_sequence: of an idempotent producer, else -1.
-        transactional: the batch belongs to a transaction.
         timestamp_type: 0 for CreateTime, 1 for LogAppendTime.
         control: its one record is a control record.
     """
@@ -116,7 +112,6 @@ class BatchBuilder:
 
     @property
     def size_bytes(self) -> int:
-        """Size before compression, with header."""
         return HEADER_BYTES + len(self._body)
 
     def append(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> None:
@@ -166,7 +161,6 @@ class BatchBuilder:
         return first, second
 
     def _append_content(self, timestamp_ms: int, content: bytes) -> None:
-        """Add a record with encoded key, value and headers."""
         if not self.count:
             self.base_timestamp = timestamp_ms
         self.max_timestamp = max(self.max_timestamp, timestamp_ms)

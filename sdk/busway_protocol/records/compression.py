@@ -1,9 +1,9 @@
 """Codecs of record batches, with bounded output.
 
-Here: names, numbers, compression and decompression with native libraries. Snappy is written in the framing of Java's
-library, and read with or without it, since clients write both. Output grows stepwise up to the caller's limit, so that
-a small batch that inflates to gigabytes has a bounded cost. Brokers and clients share the limit `inflated_max`: what a
-broker accepts, it can later check and clean, and clients can read.
+Here: codecs in native libraries. Snappy is written in the framing of Java's library, and read with or without it, since
+clients write both. Output grows stepwise up to the caller's limit, so that a small batch that inflates to gigabytes has
+a bounded cost. Brokers and clients share the limit `inflated_max`: what a broker accepts, it can later check and clean,
+and clients can read.
 """
 
 import struct
@@ -35,17 +35,12 @@ _TOO_SMALL: Final = "failed to write whole buffer"
 INFLATION_FACTOR_MAX: Final = 16
 """Normal data stays well below; decompression bombs reach 1,000 and more."""
 MESSAGE_BYTES_DEFAULT: Final = 1_048_588
-"""Kafka's default of max.message.bytes."""
 
 
 def inflated_max(size_bytes: int, message_bytes_max: int = 0) -> int:
-    """Return the maximum decompressed bytes of a batch of `size_bytes`.
+    """Return the maximum decompressed bytes: 16 times the size, or the largest batch that may be sent.
 
-    That is sixteen times the size, or the largest batch that may be sent.
-
-    Args:
-        message_bytes_max: max.message.bytes of its topic, if known; at least the default counts, since a batch may be
-            older than the setting.
+    A batch may be older than the topic's max.message.bytes, so at least the default counts.
     """
     return INFLATION_FACTOR_MAX * max(size_bytes, message_bytes_max, MESSAGE_BYTES_DEFAULT)
 
@@ -66,9 +61,6 @@ def compress(codec: int, data: bytes | bytearray, level: int | None = None) -> b
     """Compress `data` with a codec of `CODECS`.
 
     `level` is for gzip, lz4 and zstd; None is the library's default, for lz4 its fast compressor.
-
-    Raises:
-        UnknownCodec: the codec does not exist.
     """
     if codec == 0:
         return bytes(data)
@@ -89,13 +81,7 @@ def decompress(codec: int, data: memoryview | bytes, max_size: int) -> memoryvie
 
 
 def inflate(codec: int, data: memoryview | bytes, max_size: int) -> bytes | bytearray:
-    """Decompress `data` to at most `max_size` bytes.
-
-    Raises:
-        UnknownCodec: the codec does not exist.
-        DamagedCompression: the data violates its format.
-        OutputTooLarge: it exceeds `max_size` bytes.
-    """
+    """Decompress `data` to at most `max_size` bytes; raise `UnknownCodec`, `DamagedCompression`, `OutputTooLarge`."""
     if codec == 0:
         return bytes(data)
     if codec == 2:
@@ -127,20 +113,16 @@ def inflate(codec: int, data: memoryview | bytes, max_size: int) -> bytes | byte
 
 
 def check_framing(codec: int, data: memoryview | bytes) -> None:
-    """Run all `framing_steps`."""
     for _ in framing_steps(codec, data):
         pass
 
 
 def framing_steps(codec: int, data: memoryview | bytes) -> Generator[None, None, None]:
-    """Refuse data that this library inflates and Java's reader does not.
+    """Refuse data that Java's reader would not inflate, or not fully.
 
     Otherwise Java's clients would stop at the stored batch. Only lz4 is concerned: Java reads one frame, with
     independent blocks and no dictionary, and skips what follows. Yields after every `BLOCKS_A_STEP` blocks of lz4, and
     of snappy in Java's framing, since very many small blocks take long.
-
-    Raises:
-        DamagedCompression: Java's reader would fail, or read less.
     """
     if codec == CODECS["snappy"]:
         yield from _xerial_steps(data)

@@ -1,8 +1,7 @@
 """Control batches, which brokers write between clients' records and consumers skip.
 
-Here: transaction markers (KIP-98), written and read.
-Not here: their effects (`busway_bus.log.producer_state`). A control batch has one record. Its key is a version and a
-type, 2 bytes each; a marker's value is a version in 2 bytes and the coordinator epoch in 4.
+Not here: their effects (`busway_bus.log.producer_state`). A control batch (KIP-98) has one record. Its key is a version
+and a type, 2 bytes each; a marker's value is a version in 2 bytes and the coordinator epoch in 4.
 """
 
 import struct
@@ -42,7 +41,6 @@ class TransactionMarker(NamedTuple):
 def end_transaction_marker(
     producer_id: int, producer_epoch: int, *, committed: bool, coordinator_epoch: int, timestamp_ms: int
 ) -> bytes:
-    """Build the control batch that commits or aborts a transaction."""
     builder = BatchBuilder(producer_id=producer_id, producer_epoch=producer_epoch, transactional=True, control=True)
     kind = ControlType.COMMIT if committed else ControlType.ABORT
     builder.append(timestamp_ms, _KEY.pack(_VERSION, kind), _MARKER.pack(_VERSION, coordinator_epoch))
@@ -50,11 +48,7 @@ def end_transaction_marker(
 
 
 def control_type(key: bytes | None) -> int:
-    """Return a control record's type; numbers outside `ControlType` are of later versions.
-
-    Raises:
-        CorruptBatch: the key is not a control record's.
-    """
+    """Return a control record's type; numbers outside `ControlType` are of later versions."""
     if key is None or len(key) < _KEY.size:
         raise CorruptBatch("a control record has no type")
     version, kind = _KEY.unpack_from(key)
@@ -64,11 +58,7 @@ def control_type(key: bytes | None) -> int:
 
 
 def read_marker(batch: Buffer) -> TransactionMarker | None:
-    """Return a control batch's marker; None for other control records, or without records after compaction.
-
-    Raises:
-        CorruptBatch: the batch is damaged.
-    """
+    """Return a control batch's marker; None for other control records, or without records after compaction."""
     if read_header(batch).records_count == 0:
         return None
     record = decode_records(batch)[0]

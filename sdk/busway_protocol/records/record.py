@@ -1,6 +1,5 @@
 """Reading the records of a batch.
 
-Here: `Record` and `decode_records`, the loop of consumers, the cleaner and the coordinators.
 Not here: writing (`builder`). A record is a length, attributes, timestamp and offset deltas, key, value and headers,
 all lengths zigzag varints (KIP-98). Varint code is inlined in the loop: a call for each would double its time.
 """
@@ -27,7 +26,7 @@ def decode_records(batch: Buffer, *, max_decompressed: int | None = None) -> lis
     """Return the records of one whole batch.
 
     Args:
-        batch: with its header; the checksum is not verified.
+        batch: with its header; its checksum is not verified.
         max_decompressed: limit in bytes; None for `compression.inflated_max`.
 
     Raises:
@@ -111,11 +110,7 @@ def _read(data: bytes, header: BatchHeader) -> list[Record]:  # noqa: PLR0912, P
 
 
 def read_headers(data: bytes, position: int, count: int, stop: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
-    """Return `count` headers of the record that ends at `stop`, and the position behind them.
-
-    Raises:
-        CorruptBatch: they exceed it.
-    """
+    """Return `count` headers of the record that ends at `stop`, and the position behind them."""
     if count < 0 or count > stop - position:
         raise CorruptBatch(f"{count} headers cannot be in one record")
     headers = []

@@ -1,8 +1,7 @@
 """Validation of a batch's records without decoding them.
 
-Here: `RecordWalk`, which checks in steps that records fill their batch as its header says, and `record_times`.
-Not here: decoding (`record`), reactions of a broker. Kafka's broker validates every batch too (`LogValidator`): one
-unreadable batch would stop all consumers permanently.
+Not here: decoding (`record`). Kafka's broker validates every batch too (`LogValidator`): one unreadable batch would
+stop all consumers permanently.
 
 Varint code of one and two bytes is inlined in the loop: a call for each would double its time. If a C compiler was
 available at installation, valid records are checked by the loop's twin (`_walk.c`), some hundred times as fast; from
@@ -24,15 +23,12 @@ except ImportError:
 RECORDS_A_MS: Final = 1_500 if plain is None else 60_000
 """Records checked in a millisecond on a slow machine."""
 OFFENDERS_MAX: Final = 1_000
-"""Maximum number of records without a key that are reported."""
 
 
 class RecordWalk:
     """Validation of one batch, in steps.
 
-    Args:
-        header: of the batch.
-        data: its records, decompressed.
+    `data` is decompressed.
 
     Attributes:
         keyless: indexes of the first records without a key, at most `OFFENDERS_MAX`; `keyless_count` counts all.
@@ -51,11 +47,7 @@ class RecordWalk:
         self.earliest = self.latest = header.base_timestamp
 
     def step(self, records: int) -> bool:
-        """Check `records` more; return False after the last.
-
-        Raises:
-            CorruptBatch: they do not fill the batch as its header says.
-        """
+        """Check `records` more; return False after the last, raise `CorruptBatch` if they do not fill the batch."""
         header = self._header
         last = min(self._walked + records, header.records_count)
         try:
@@ -162,14 +154,7 @@ class RecordWalk:
 
 
 def record_times(header: BatchHeader, data: bytes | bytearray) -> Iterator[tuple[int, int]]:
-    """Yield the offset and timestamp, in ms, of each record without further checks.
-
-    Args:
-        data: the records, decompressed.
-
-    Raises:
-        CorruptBatch: a record exceeds the batch.
-    """
+    """Yield the offset and timestamp, in ms, of each decompressed record, without further checks."""
     position, append_time = 0, header.timestamp_type == 1
     try:
         for number in range(header.records_count):
