@@ -33,6 +33,7 @@ class App(Application):
             not answer takes 5 s more than that.
         producer, consumer: further options of `ProducerOptions` and `ConsumerOptions`. A handler that waits for each of its sends
             should not wait for a batch to fill, so linger_ms is 0 here; records still share a batch while one is under way.
+        security: TLS and SASL of all its connections to brokers; by default the environment's, else plain text.
     """
 
     @contextlib.asynccontextmanager
