@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     )
     from busway.producer.producer import Producer
     from busway.security.options import SecurityOptions
+    from busway.security.registry import RegistrySecurity
     from busway.serde.avro import AvroCodec
     from busway.serde.errors import Undecodable, Unencodable
     from busway.serde.infer import Alias, AvroType, Float32, Int32, Precision
@@ -121,6 +122,7 @@ __all__ = [
     "RecordMetadata",
     "RegistryClient",
     "RegistryRefused",
+    "RegistrySecurity",
     "RegistryUnreachable",
     "Reject",
     "Replay",
@@ -216,6 +218,7 @@ _WHERE: Final = {
     ),
     "busway.producer.producer": ("Producer",),
     "busway.security.options": ("SecurityOptions",),
+    "busway.security.registry": ("RegistrySecurity",),
     "busway.serde.avro": ("AvroCodec",),
     "busway.serde.errors": (
         "Undecodable",

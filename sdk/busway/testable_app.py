@@ -34,6 +34,7 @@ class App(Application):
         producer, consumer: further options of `ProducerOptions` and `ConsumerOptions`. linger_ms is 0 here, because a
             handler that awaits each send should not wait for a batch to fill; records still share a batch while another
             is in flight.
+        security: TLS and SASL of all its connections to brokers; by default the environment's, else plain text.
     """
 
     @contextlib.asynccontextmanager

@@ -3,6 +3,8 @@
 import asyncio
 import base64
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -281,6 +283,20 @@ def test_a_properties_file_of_the_java_client(
     theirs = java(
         "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", where, "--command-config", str(file), "--list"
     )
+    command = [
+        sys.executable,
+        "-m",
+        "busway.cli",
+        "topics",
+        "list",
+        "-b",
+        where,
+        "--command-config",
+        str(file),
+        "--json",
+    ]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert {row["topic"] for row in json.loads(listed.stdout)} == {name for name in theirs.split() if name[:2] != "__"}
     monkeypatch.setenv("BUSWAY_COMMAND_CONFIG", str(file))
 
     async def ours() -> set[str]:

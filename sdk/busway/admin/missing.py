@@ -10,6 +10,7 @@ from typing import Protocol
 from busway.admin.admin import Admin, NewTopic
 from busway.cluster.client import Addresses, ClusterClient
 from busway.errors import BrokerError, BuswayError
+from busway.security.options import SecurityOptions
 from busway_protocol.errors import ErrorCode
 
 logger = logging.getLogger("busway.app")
@@ -30,12 +31,16 @@ class Client(Protocol):
     def bootstrap_servers(self) -> Addresses:
         """`host:port`, several with commas or as a list."""
 
+    @property
+    def security(self) -> SecurityOptions:
+        """TLS and SASL of connections to brokers."""
+
 
 async def create_missing(client: Client, topics: Sequence[NewTopic]) -> None:
     """Create those of these topics that are missing; raise `BrokerError`, `ConnectionFailed`."""
     if not topics:
         return
-    async with Admin(client.bootstrap_servers, client_id=client.name) as admin:
+    async with Admin(client.bootstrap_servers, client_id=client.name, security=client.security) as admin:
         there = await admin.list_topics()
         for topic in topics:
             if topic.name in there:
@@ -60,7 +65,9 @@ async def ask_for(client: Client, topics: Iterable[str]) -> None:
 
     Readers create none that is deleted later. Raise `ConnectionFailed` or `RequestTimedOut`.
     """
-    cluster = ClusterClient(client.bootstrap_servers, client_id=client.name, create_topics=True)
+    cluster = ClusterClient(
+        client.bootstrap_servers, client_id=client.name, create_topics=True, security=client.security
+    )
     cluster.topics |= set(topics)
     try:
         await cluster.refresh()
@@ -75,7 +82,9 @@ async def partition_counts(client: Client, topics: Iterable[str]) -> dict[str, i
         BrokerError: a topic cannot be had.
     """
     names = sorted(topics)
-    cluster = ClusterClient(client.bootstrap_servers, client_id=client.name, create_topics=True)
+    cluster = ClusterClient(
+        client.bootstrap_servers, client_id=client.name, create_topics=True, security=client.security
+    )
     try:
         await cluster.ensure_topics(names)
         counts = cluster.metadata.counts()

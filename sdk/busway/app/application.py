@@ -36,6 +36,8 @@ from busway.net.clock import APP_TIME
 from busway.net.machine import current_machine, has_threads
 from busway.options import ConsumerOptions, ProducerOptions, options_from
 from busway.producer.producer import Producer
+from busway.security.choosing import chosen
+from busway.security.options import SecurityOptions
 from busway.serde.errors import Undecodable
 from busway.serde.naming import SubjectNaming, topic_name
 from busway.types import TopicPartition
@@ -77,6 +79,7 @@ class Application(TableDeclarations):
         drain_timeout_s: float = 15.0,
         producer: dict[str, Any] | None = None,
         consumer: dict[str, Any] | None = None,
+        security: SecurityOptions | None = None,
     ) -> None:
         super().__init__(
             name,
@@ -86,6 +89,7 @@ class Application(TableDeclarations):
             register_schemas=register_schemas,
             subject_naming=subject_naming,
         )
+        self.security = chosen(security)
         self._auto_offset_reset = auto_offset_reset
         self._enter_lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = (
             None if lifespan is None else functools.partial(entered, lifespan, self)
@@ -143,7 +147,9 @@ class Application(TableDeclarations):
             self._made.clear()
             await create_declared(self)
             options = {"linger_ms": 0, **self.producer_options}
-            self._producer = producer = Producer(self.bootstrap_servers, client_id=self.name, **options)
+            self._producer = producer = Producer(
+                self.bootstrap_servers, client_id=self.name, security=self.security, **options
+            )
             await producer.start()
             stack.push_async_callback(lambda: producer.stop(self._time_left()))
             self._serdes = self.new_serdes()
@@ -204,6 +210,7 @@ class Application(TableDeclarations):
             bootstrap_servers=self.bootstrap_servers,
             client_id=self.name,
             listener=worker,
+            security=self.security,
             **options,
         )
         worker.reads(consumer)
@@ -226,13 +233,15 @@ class Application(TableDeclarations):
             raise BadDeclaration(
                 f"app {self.name}: handlers that are exactly_once read what is committed; leave isolation_level out of consumer={{…}}"
             )
-        chosen = {"linger_ms": 0, "transaction_timeout_ms": timeout_ms, **self.producer_options}
+        producing = {"linger_ms": 0, "transaction_timeout_ms": timeout_ms, **self.producer_options}
         name = f"{self.group_id}-{own}"
         try:
-            options_from(ProducerOptions, {"transactional_id": name, **chosen})
+            options_from(ProducerOptions, {"transactional_id": name, **producing})
         except ValueError as problem:
             raise BadDeclaration(f"app {self.name}: handlers are exactly_once, and {problem}") from None
-        return lambda: Producer(self.bootstrap_servers, client_id=self.name, transactional_id=name, **chosen)
+        return lambda: Producer(
+            self.bootstrap_servers, client_id=self.name, transactional_id=name, security=self.security, **producing
+        )
 
     async def stop(self) -> None:
         """Drain handlers, commit and disconnect; idempotent. A pending start is cancelled first.
@@ -351,7 +360,12 @@ class Application(TableDeclarations):
         if not serdes.knows(topic):
             raise self._undeclared(topic)
         async for record in read_to_end(
-            self.bootstrap_servers, topic.name, partitions, client_id=self.name, isolation_level="read_committed"
+            self.bootstrap_servers,
+            topic.name,
+            partitions,
+            client_id=self.name,
+            isolation_level="read_committed",
+            security=self.security,
         ):
             try:
                 yield await serdes.decode(record)

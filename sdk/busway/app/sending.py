@@ -19,6 +19,7 @@ from busway.cluster.client import Addresses
 from busway.errors import BuswayError, NotRunning
 from busway.net.machine import current_machine
 from busway.producer.producer import KeyValueHeaders, Producer
+from busway.security.options import PLAINTEXT
 from busway.serde.naming import SubjectNaming
 from busway.types import ProducerRecord, RecordMetadata, SendOptions
 from busway_protocol.records.builder import Headers
@@ -41,6 +42,8 @@ class Sending(ABC):
     ) -> None:
         self.name = name
         self.bootstrap_servers = bootstrap_servers
+        self.security = PLAINTEXT
+        """TLS and SASL of all its connections to brokers."""
         self.schema_registry = schema_registry
         self._register_schemas = register_schemas
         self._naming = subject_naming

@@ -27,7 +27,7 @@ async def explain_wait(app: RunningService, consumer: Consumer) -> None:
     if consumer.assignment():
         return
     try:
-        async with Admin(app.bootstrap_servers, client_id=app.name) as admin:
+        async with Admin(app.bootstrap_servers, client_id=app.name, security=app.security) as admin:
             described = await admin.describe_group(app.group_id)
     except BuswayError as problem:
         logger.debug("group %s cannot be described: %s", app.group_id, problem)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from busway.cli.command_config import add_command_config
 from busway.cli.output import main_loop
 
 COMMANDS: Final = {
@@ -85,4 +86,5 @@ def _without_flag_types(command: Any, parent: Any = None) -> Any:
 
 def main() -> None:
     """Run the command. Exit codes: 0 done, 1 failed (one line on stderr), 2 wrong usage, 130 interrupted."""
-    main_loop(_without_flag_types(typer.main.get_command(build(sys.argv[1] if len(sys.argv) > 1 else None))))
+    command = typer.main.get_command(build(sys.argv[1] if len(sys.argv) > 1 else None))
+    main_loop(_without_flag_types(add_command_config(command)))

@@ -25,7 +25,7 @@ from busway.app.serving import serve
 from busway.cli.output import CommandFailed
 from busway.cli.processes import end_with_parent
 from busway.cluster.client import ClusterClient
-from busway.errors import BuswayError, ConnectionFailed
+from busway.errors import AuthenticationFailed, BuswayError, ConnectionFailed
 from busway.extras import need
 from busway.net import garbage
 from busway.serde.registry import RegistryUnreachable
@@ -148,6 +148,8 @@ async def until_reachable(app: App, wait_s: float) -> None:
         try:
             async with asyncio.timeout_at(end_s):
                 return await _reach(app)
+        except AuthenticationFailed:
+            raise
         except (ConnectionFailed, RegistryUnreachable) as failed:
             left_s = end_s - loop.time()
             if left_s <= 0:
@@ -161,7 +163,7 @@ async def until_reachable(app: App, wait_s: float) -> None:
 
 
 async def _reach(app: App) -> None:
-    cluster, serdes = ClusterClient(app.bootstrap_servers, client_id=app.name), app.new_serdes()
+    cluster, serdes = ClusterClient(app.bootstrap_servers, client_id=app.name, security=app.security), app.new_serdes()
     try:
         await cluster.start()
         await serdes.prepare(app.topics.values())

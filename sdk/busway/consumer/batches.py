@@ -16,6 +16,8 @@ from busway.consumer.isolation import take_aborted, visible
 from busway.consumer.subscription import FetchPosition
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, DamagedData, OffsetReset, RequestTimedOut
 from busway.net.retry import RetryTimer
+from busway.security.choosing import chosen
+from busway.security.options import SecurityOptions
 from busway.types import TopicPartition
 from busway_protocol.errors import ErrorCode, ProtocolError, error_for
 from busway_protocol.messages.fetch import FetchResponse, PartitionData
@@ -37,18 +39,19 @@ async def read_batches(
     fetch_bytes: int = FETCH_BYTES,
     timeout_s: float = 120.0,
     client_id: str = "busway-batches",
+    security: SecurityOptions | None = None,
 ) -> AsyncGenerator[list[Batch], None]:
     """Yield the batches with records from `start` to `end` (exclusive).
 
     One list per response. The first and the last batch may hold records outside the range; control batches and, with
-    `read_committed`, batches of aborted transactions are left out.
+    `read_committed`, batches of aborted transactions are left out. Without `security`, the environment's applies.
 
     Raises:
         OffsetReset: the next offset is no longer in the log.
         DamagedData: a batch is damaged.
         RequestTimedOut: no batch for `timeout_s`: the log ends before `end`, or a transaction is open.
     """
-    cluster = ClusterClient(bootstrap_servers, client_id=client_id)
+    cluster = ClusterClient(bootstrap_servers, client_id=client_id, security=chosen(security))
     state = FetchPosition(partition, "none", position=start, fetch_position=start)
     reader = _Reader(cluster, state, read_committed=read_committed, fetch_bytes=fetch_bytes, timeout_s=timeout_s)
     try:

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
+from busway.security.options import SecurityOptions
 from busway.types import Record, TopicPartition
 
 IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"]
@@ -57,17 +58,24 @@ async def snapshot(
     *,
     client_id: str = "busway",
     isolation_level: IsolationLevel = "read_uncommitted",
+    security: SecurityOptions | None = None,
 ) -> AsyncIterator[Snapshot]:
     """Open a topic, or some partitions, up to its current end.
 
-    read_committed waits for transactions open before that end. Raise `BrokerError` if the topic is not available,
-    `ConnectionFailed`.
+    Args:
+        isolation_level: read_committed waits for transactions open before that end.
+        security: TLS and SASL; by default the environment's, else plain text.
+
+    Raises:
+        BrokerError: the topic is not available.
+        ConnectionFailed: no broker is reachable.
     """
     async with Consumer(
         bootstrap_servers=bootstrap_servers,
         client_id=client_id,
         auto_offset_reset="earliest",
         isolation_level=isolation_level,
+        security=security,
     ) as consumer:
         await consumer.subscribe([topic])
         assigned = consumer.assignment()
@@ -94,13 +102,19 @@ async def read_to_end(
     starts: Mapping[int, int] | None = None,
     client_id: str = "busway",
     isolation_level: IsolationLevel = "read_uncommitted",
+    security: SecurityOptions | None = None,
 ) -> AsyncGenerator[Record, None]:
     """Yield a topic's records up to its current end, each partition in order, from `starts` or the log start.
 
     Other arguments and errors: see `snapshot`.
     """
     async with snapshot(
-        bootstrap_servers, topic, partitions, client_id=client_id, isolation_level=isolation_level
+        bootstrap_servers,
+        topic,
+        partitions,
+        client_id=client_id,
+        isolation_level=isolation_level,
+        security=security,
     ) as current:
         async for record in current.records(starts):
             yield record

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from busway.errors import BuswayError
 from busway.net.clock import REAL_TIME
 from busway.net.retry import Backoff
+from busway.security.registry import RegistrySecurity, registry_security
 from busway.serde.registry_errors import refusal
 
 if TYPE_CHECKING:
@@ -50,9 +51,15 @@ class SchemaVersion:
 
 
 class RegistryClient:
-    """A client of Busway's registry, Confluent's, or any with its API."""
+    """A client of Busway's registry, Confluent's, or any with its API.
 
-    def __init__(self, url: str, *, timeout_s: float = 10.0) -> None:
+    Args:
+        url: http:// or https://; may contain `user:password@`.
+        timeout_s: for each answer.
+        security: credentials and TLS; by default the environment's (`BUSWAY_SCHEMA_REGISTRY_BASIC_AUTH_USER_INFO` …).
+    """
+
+    def __init__(self, url: str, *, timeout_s: float = 10.0, security: RegistrySecurity | None = None) -> None:
         if not url.startswith(("http://", "https://")):
             raise RegistryUnreachable(
                 f"{url.rpartition('@')[2]!r} is no address of a schema registry; give http://HOST:PORT"
@@ -60,6 +67,8 @@ class RegistryClient:
         self._address = url.rstrip("/")
         scheme, _, rest = self._address.rpartition("://")
         self.url = f"{scheme}://{rest.rpartition('@')[2]}"
+        """Address without credentials, for error messages."""
+        self._security = security or registry_security()
         self._timeout_s = timeout_s
         self._http: httpx2.AsyncClient | None = None
         self._schemas: dict[int, str] = {}
@@ -162,24 +171,41 @@ class RegistryClient:
             task.add_done_callback(lambda _: self._under_way.pop(key, None))
         return await asyncio.shield(self._under_way[key])
 
+    async def _connected(self) -> "httpx2.AsyncClient":
+        import httpx2
+
+        if self._address.startswith("https"):
+            try:
+                verify = await asyncio.get_running_loop().run_in_executor(None, self._security.context)
+            except ValueError as problem:
+                raise RegistryUnreachable(str(problem)) from None
+        else:
+            # Loading the machine's certificates takes 60 ms; plain HTTP needs none, as redirects are not followed.
+            verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if self._http is None:  # another request may have made it meanwhile
+            self._http = httpx2.AsyncClient(
+                base_url=self._address,
+                timeout=self._timeout_s,
+                headers={"Accept": MEDIA_TYPE, **self._security.headers},
+                verify=verify,
+            )
+        return self._http
+
     async def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Call the REST API; JSON in, JSON out.
 
-        Raise `RegistryRefused`, or `RegistryUnreachable` after 4 attempts.
+        Raises:
+            RegistryRefused: the answer is an error.
+            RegistryUnreachable: no answer after 4 attempts, or the files of TLS cannot be used.
         """
         import httpx2  # loads in 0.1 s, and not every program needs it
 
-        if self._http is None:
-            # Loading the machine's certificates takes 60 ms; plain HTTP needs none, as redirects are not followed.
-            verify = self._address.startswith("https") or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            self._http = httpx2.AsyncClient(
-                base_url=self._address, timeout=self._timeout_s, headers={"Accept": MEDIA_TYPE}, verify=verify
-            )
+        http = self._http or await self._connected()
         backoff = Backoff(initial=_FIRST_WAIT_S)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 with REAL_TIME.used():
-                    answer = await self._http.request(
+                    answer = await http.request(
                         method, path, json=body, headers={"Content-Type": MEDIA_TYPE} if body is not None else {}
                     )
             except (httpx2.HTTPError, httpx2.InvalidURL) as problem:

@@ -309,7 +309,7 @@ class Sql(Extension):
                 }
 
         known = await through_outages(read, "the assignment of partitions")
-        topics = await look_at(self._app.bootstrap_servers, partitions)
+        topics = await look_at(self._app.bootstrap_servers, partitions, self._app.security)
         self._topics |= topics
         settled = {}
         for partition, rows in known.items():

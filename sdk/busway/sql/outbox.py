@@ -188,7 +188,7 @@ class Outbox(Extension):
             self._tables,
             bootstrap_servers=app.bootstrap_servers,
             client_id=f"{app.name}-outbox",
-            producer=app.producer_options,
+            producer={**app.producer_options, "security": app.security},
             keep=self._keep,
             poll_interval_s=self._poll_interval_s,
         )

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from busway.admin.admin import Admin
 from busway.cluster.client import Addresses
+from busway.security.options import SecurityOptions
 from busway.sql.outages import is_broker_outage, through_outages
 from busway.types import TopicPartition
 
@@ -28,12 +29,12 @@ class TopicState:
 
 
 async def look_at(
-    bootstrap_servers: Addresses, partitions: Sequence[TopicPartition]
+    bootstrap_servers: Addresses, partitions: Sequence[TopicPartition], security: SecurityOptions
 ) -> dict[TopicPartition, TopicState]:
     """Return the state of existing partitions; retries while brokers cannot answer."""
 
     async def ask() -> dict[TopicPartition, TopicState]:
-        async with Admin(bootstrap_servers, client_id="busway-sql") as admin:
+        async with Admin(bootstrap_servers, client_id="busway-sql", security=security) as admin:
             topics = await admin.describe_topics()
             there = [partition for partition in partitions if partition.topic in topics]
             ends = await admin.list_offsets(dict.fromkeys(there, _END))

@@ -24,6 +24,7 @@ from busway.errors import BuswayError, NotRunning
 from busway.extras import need
 from busway.net.machine import current_machine
 from busway.producer.producer import Producer
+from busway.security.options import PLAINTEXT
 from busway.testing.clock import Clock, ClockName, ManualTime, SkippedTime
 from busway.testing.crash import Probe, first_of
 from busway.testing.dead_letter import DeadLetter, dead_letter_of
@@ -116,7 +117,8 @@ class TestBus:
             if not self._serdes.knows(topic):
                 await self._serdes.prepare([topic])
             if self._writer is None:
-                writer = Producer(self.app.bootstrap_servers, **{"linger_ms": 0, **self.app.producer_options})
+                options = {"linger_ms": 0, "security": PLAINTEXT, **self.app.producer_options}
+                writer = Producer(self.app.bootstrap_servers, **options)
                 await writer.start()
                 self._writer = writer
         value_bytes, key_bytes = self._serdes.encode(topic, "value", value), self._serdes.encode(topic, "key", key)
@@ -138,7 +140,7 @@ class TestBus:
         """
         if self._probe is not None:
             await self._probe.ready()
-        async with asyncio.timeout(None) as deadline, Admin(self.app.bootstrap_servers) as admin:
+        async with asyncio.timeout(None) as deadline, Admin(self.app.bootstrap_servers, security=PLAINTEXT) as admin:
             end = asyncio.get_running_loop().time() + timeout_s
             deadline.reschedule(end + 5)
             busy = True
@@ -340,13 +342,12 @@ class TestBus:
             self.app.worker.hooks.stepped = watched or self._probe.point is not None
 
     async def _read(self, topic: str) -> list[Record]:
-        async with Admin(self.app.bootstrap_servers) as admin:
+        async with Admin(self.app.bootstrap_servers, security=PLAINTEXT) as admin:
             if topic not in await admin.list_topics():
                 return []
-        records = [
-            record async for record in read_to_end(self.app.bootstrap_servers, topic, isolation_level="read_committed")
-        ]
-        return sorted(records, key=lambda record: (record.partition, record.offset))
+        where = self.app.bootstrap_servers
+        contents = read_to_end(where, topic, isolation_level="read_committed", security=PLAINTEXT)
+        return sorted([record async for record in contents], key=lambda record: (record.partition, record.offset))
 
 
 async def _is_behind(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> bool:
@@ -404,9 +405,9 @@ async def bus_on(cluster: Cluster, app: Application, *, clock: ClockName = "skip
 @contextlib.asynccontextmanager
 async def _bus_in(cluster: Cluster, app: Application, time: Clock) -> AsyncIterator[TestBus]:
     probe = Probe(time, app)
-    before = (app.bootstrap_servers, app.schema_registry, app.sleep, list(app.extensions))
+    before = (app.bootstrap_servers, app.security, app.schema_registry, app.sleep, list(app.extensions))
     app.bootstrap_servers, app.schema_registry = cluster.bootstrap_servers, cluster.schema_registry
-    app.sleep = time.sleep
+    app.security, app.sleep = PLAINTEXT, time.sleep
     app.extend(probe)
     bus = TestBus(app, cluster=cluster, clock=time, probe=probe)
     try:
@@ -426,7 +427,7 @@ async def _bus_in(cluster: Cluster, app: Application, time: Clock) -> AsyncItera
                 await probe.killing
             await app.stop()
         await bus.close()
-        app.bootstrap_servers, app.schema_registry, app.sleep, app.extensions = before
+        app.bootstrap_servers, app.security, app.schema_registry, app.sleep, app.extensions = before
 
 
 def _refuse_running(app: Application) -> None:

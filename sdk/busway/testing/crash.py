@@ -118,7 +118,7 @@ class Probe(Extension):
         self.point = None
         if self._member:
             # Otherwise the group would wait for the session timeout.
-            async with Admin(app.bootstrap_servers) as admin:
+            async with Admin(app.bootstrap_servers, security=app.security) as admin:
                 await admin.remove_members(app.group_id, [self._member])
                 for name in self._ids:  # likewise for the transaction timeout
                     await admin.abort_transaction(name)

@@ -30,6 +30,8 @@ from busway.consumer.snapshot import read_to_end
 from busway.errors import BuswayError
 from busway.net.clock import REAL_TIME
 from busway.producer.producer import Producer
+from busway.security.choosing import chosen
+from busway.security.options import SecurityOptions
 from busway.types import OffsetAndMetadata, TopicPartition
 
 SUFFIX: Final = ".dlt"
@@ -63,11 +65,19 @@ class Replay:
 
 
 class DeadLetters:
-    """Dead letters of a cluster; `bootstrap_servers` as for `App`."""
+    """Dead letters of a cluster.
 
-    def __init__(self, bootstrap_servers: Addresses = "localhost:9092") -> None:
+    Args:
+        bootstrap_servers: `host:port`, several separated by commas or as a list.
+        security: TLS and SASL; by default the environment's, else plain text.
+    """
+
+    def __init__(
+        self, bootstrap_servers: Addresses = "localhost:9092", *, security: SecurityOptions | None = None
+    ) -> None:
         self._bootstrap = bootstrap_servers
-        self._admin = Admin(bootstrap_servers, client_id=_CLIENT)
+        self._security = chosen(security)
+        self._admin = Admin(bootstrap_servers, client_id=_CLIENT, security=self._security)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "DeadLetters":
@@ -142,6 +152,7 @@ class DeadLetters:
                 partitions,
                 starts={partition.partition: offset for partition, offset in next_offset.items()},
                 client_id=_CLIENT,
+                security=self._security,
             )
         ) as records:
             async for record in records:
@@ -201,7 +212,10 @@ class DeadLetters:
         partitions = {name: len(info.partitions) for name, info in (await self._admin.describe_topics()).items()}
         marking = _Marking(self, self._admin, topic, await self._done(topic))
         letters = self._read(topic, selection or DeadLetterSelection(), marking.done, open_only=True)
-        async with Producer(self._bootstrap, client_id=_CLIENT) as producer, contextlib.aclosing(letters):
+        async with (
+            Producer(self._bootstrap, client_id=_CLIENT, security=self._security) as producer,
+            contextlib.aclosing(letters),
+        ):
             sender = _Sender(producer, marking, partitions, rate)
             async for letter in letters:
                 if (why := _why_not(letter, partitions)) is not None:

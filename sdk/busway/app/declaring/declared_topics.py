@@ -20,7 +20,7 @@ def read_only_topics(app: Declarations) -> list[str]:
 async def _check_read_only(app: Declarations) -> None:
     if not (names := read_only_topics(app)):
         return
-    async with Admin(app.bootstrap_servers, client_id=app.name) as admin:
+    async with Admin(app.bootstrap_servers, client_id=app.name, security=app.security) as admin:
         there = await admin.list_topics(internal=True)
     for name in names:
         if name not in there:

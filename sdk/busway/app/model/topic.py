@@ -30,6 +30,7 @@ from busway.types import ProducerRecord, Record, RecordMetadata, SendOptions
 if TYPE_CHECKING:
     from busway.cluster.client import Addresses
     from busway.producer.producer import KeyValueHeaders
+    from busway.security.options import SecurityOptions
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -191,6 +192,10 @@ class TopicOwner(Protocol):
     @property
     def bootstrap_servers(self) -> "Addresses":
         """The brokers' addresses."""
+
+    @property
+    def security(self) -> "SecurityOptions":
+        """TLS and SASL of connections to brokers."""
 
     @property
     def is_running(self) -> bool:

@@ -116,7 +116,7 @@ class Health(Extension):
             return
         if self._admin is None:
             self._admin = await self._stack.enter_async_context(
-                Admin(app.bootstrap_servers, client_id=f"{app.name}-health")
+                Admin(app.bootstrap_servers, client_id=f"{app.name}-health", security=app.security)
             )
         if unknown := self.progress.unknown:
             group_offsets = await self._admin.list_group_offsets(app.group_id)

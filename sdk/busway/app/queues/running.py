@@ -80,6 +80,7 @@ def _worker(app: RunningService, handler: Handler, attempts: AttemptContext, con
         *sorted({topic.name for topic in route.topics}),
         bootstrap_servers=app.bootstrap_servers,
         client_id=app.name,
+        security=app.security,
         group_id=route.group,
         acquire_mode="record_limit",
         max_poll_records=route.concurrency,
@@ -100,7 +101,7 @@ async def _begin_at(app: RunningService, groups: Sequence[str], reset: str) -> N
     """Set where new share groups begin, a group config; the brokers' default is the end."""
     if reset == "none":
         return
-    async with Admin(app.bootstrap_servers, client_id=app.name) as admin:
+    async with Admin(app.bootstrap_servers, client_id=app.name, security=app.security) as admin:
         for group in groups:
             try:
                 await admin.alter_group_configs(group, {"share.auto.offset.reset": reset})

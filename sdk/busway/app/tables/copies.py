@@ -138,7 +138,12 @@ class Copies:
         app, name = self._topic.app, self._topic.name
         read = 0
         async with snapshot(
-            app.bootstrap_servers, name, partitions, client_id=app.name, isolation_level="read_committed"
+            app.bootstrap_servers,
+            name,
+            partitions,
+            client_id=app.name,
+            isolation_level="read_committed",
+            security=app.security,
         ) as contents:
             starts = self._starts(partitions, contents)
             self._forget(partitions - starts.keys())

@@ -187,6 +187,7 @@ class GlobalTable(Rows[K, V], Extension):
             self.topic.name,
             bootstrap_servers=app.bootstrap_servers,
             client_id=app.name,
+            security=app.security,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
         )

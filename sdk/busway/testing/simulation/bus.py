@@ -18,6 +18,7 @@ from busway.app.tables.table import Table
 from busway.consumer.snapshot import read_to_end
 from busway.errors import ConnectionFailed, RequestTimedOut
 from busway.producer.producer import Producer
+from busway.security.options import PLAINTEXT
 from busway.testing.dead_letter import DeadLetter, dead_letter_of
 from busway.testing.simulation.trace import Trace
 from busway.types import Record, RecordMetadata
@@ -135,17 +136,20 @@ class SimulatedBus:
                 await self._serdes.prepare([topic])
             if self._producer is None:
                 options = {"linger_ms": 0, **self._app.producer_options}
-                producer = Producer(self._bootstrap_servers, client_id=WHO, **options)
+                producer = Producer(self._bootstrap_servers, client_id=WHO, security=PLAINTEXT, **options)
                 await _until_reached(producer.start)
                 self._producer = producer
 
     async def _read(self, topic: str) -> list[Record]:
         async def read() -> list[Record]:
-            async with Admin(self._bootstrap_servers) as admin:
+            async with Admin(self._bootstrap_servers, security=PLAINTEXT) as admin:
                 if topic not in await admin.list_topics():
                     return []
             return [
-                record async for record in read_to_end(self._bootstrap_servers, topic, isolation_level="read_committed")
+                record
+                async for record in read_to_end(
+                    self._bootstrap_servers, topic, isolation_level="read_committed", security=PLAINTEXT
+                )
             ]
 
         return sorted(await _until_reached(read), key=lambda record: (record.partition, record.offset))

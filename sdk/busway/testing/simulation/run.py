@@ -21,6 +21,7 @@ from busway.app.application import Application
 from busway.app.declaring.declared_topics import create_declared, read_only_topics
 from busway.app.model.retry import HandlerFailed
 from busway.errors import BuswayError
+from busway.security.options import PLAINTEXT
 from busway.testing.simulation.bus import WHO, SimulatedBus
 from busway.testing.simulation.environment import NotSimulated, simulated_environment
 from busway.testing.simulation.faults import Fault, Kind, Seed, draw
@@ -123,15 +124,15 @@ class _History:
         url = await self._start_registry()
         app = self._plan.service.app
         self._client = world.process(WHO)
-        before = app.bootstrap_servers, app.schema_registry
-        app.bootstrap_servers, app.schema_registry = self._broker.bootstrap_servers, url
+        before = app.bootstrap_servers, app.schema_registry, app.security
+        app.bootstrap_servers, app.schema_registry, app.security = self._broker.bootstrap_servers, url, PLAINTEXT
         try:
             self._bus = SimulatedBus(app, self._broker.bootstrap_servers, world.chance("workload"), self._trace)
             if theirs := read_only_topics(app):
                 await self._client.run(create_missing, app, [NewTopic(name) for name in theirs])
             await self._client.run(create_declared, app)
         finally:
-            app.bootstrap_servers, app.schema_registry = before
+            app.bootstrap_servers, app.schema_registry, app.security = before
         self._instances = [_Instance(number, self, url) for number in range(1, self._plan.instances + 1)]
         for instance in self._instances:
             instance.start()
@@ -278,7 +279,7 @@ class _History:
             return
         until_s = self._world.now + REST_S
         left: dict[str, int] = {}
-        async with Admin(self._broker.bootstrap_servers, client_id="observer") as admin:
+        async with Admin(self._broker.bootstrap_servers, client_id="observer", security=PLAINTEXT) as admin:
             while self._world.now < until_s:
                 with contextlib.suppress(BuswayError):
                     left = await _left(admin, app, topics)
@@ -323,7 +324,7 @@ class _Instance:
 
     async def _serve(self, process: "SimProcess") -> None:
         self._app = app = self._history.service.make(self.name)
-        app.bootstrap_servers = self._history.broker.bootstrap_servers
+        app.bootstrap_servers, app.security = self._history.broker.bootstrap_servers, PLAINTEXT
         if self._registry_url is not None:
             app.schema_registry = self._registry_url
         app.extend(CrashInjector(self._history.trace, self.name, self._kills, lambda how: self._kill(process, how)))

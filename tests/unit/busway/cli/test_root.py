@@ -190,3 +190,47 @@ def test_what_is_read_ahead_of_a_producer_that_has_failed_is_dropped(monkeypatch
         gc.collect()
     assert [str(warning.message) for warning in warned] == []
     assert len(list(chunks)) >= 50 - records._CHUNKS_AHEAD - 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("topics", "list"),
+        ("groups", "reset"),
+        ("transactions", "list"),
+        ("features", "describe"),
+        ("dlq", "list"),
+        ("produce",),
+        ("consume",),
+        ("run",),
+        ("connect",),
+        ("outbox", "relay"),
+    ],
+)
+def test_commands_that_connect_take_a_file_for_security(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As Kafka's tools do."""
+    assert called(*command, "--help", monkeypatch=monkeypatch) == 0
+    assert "--command-config" in capsys.readouterr().out
+
+
+def test_a_file_that_cannot_be_used_is_refused_before_anything_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line with file, reason and remedy, and no secret."""
+    monkeypatch.setenv("BUSWAY_COMMAND_CONFIG", "")
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "security.protocol=SASL_SSL\nsasl.jaas.config=a.PlainLoginModule required username=u password=s3cret;\n"
+    )
+    assert called("topics", "list", "--command-config", str(file), monkeypatch=monkeypatch) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"busway: {file}: security_protocol SASL_SSL needs sasl_mechanism")
+    assert shown.count("\n") == 1
+    assert "s3cret" not in shown
+    assert called("topics", "list", "--command-config", "absent", monkeypatch=monkeypatch) == 1
+    assert (
+        "absent: cannot be read, No such file or directory; give the path of a properties file"
+        in capsys.readouterr().err
+    )

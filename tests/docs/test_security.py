@@ -1,0 +1,80 @@
+"""The blocks of docs/SECURITY.md connect, are read, and mean what the page says."""
+
+import dataclasses
+import re
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support import certificates
+from tests.support.secured_broker import SecuredBroker
+
+from busway import App, SecurityOptions
+from busway.security.properties import options_from_environment, options_from_properties
+
+PAGE = (Path(__file__).parents[2] / "docs" / "SECURITY.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    """The page's blocks of a language."""
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def run(number: int) -> dict[str, Any]:
+    """What the page's code of that number defines."""
+    names: dict[str, Any] = {}
+    exec(blocks("python")[number], names)
+    return names
+
+
+@pytest.mark.slow
+async def test_a_client_with_tls_and_a_password(tmp_path: Path) -> None:
+    """Against a listener with SASL_SSL."""
+    authority = certificates.make(tmp_path)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(authority.issued("broker"))
+    async with SecuredBroker(tls=tls, mechanisms=("SCRAM-SHA-512",), users={"shop": "s3cret"}) as broker:
+        assert await run(0)["topics"](f"127.0.0.1:{broker.port}", authority.ca, "s3cret") == []
+
+
+async def test_a_client_with_a_token() -> None:
+    """Which the page's function returns."""
+    names = run(1)
+    async with SecuredBroker(mechanisms=("OAUTHBEARER",), tokens={await names["token"]()}) as broker:
+        assert await names["topics_by_token"](f"127.0.0.1:{broker.port}") == []
+
+
+@pytest.mark.slow
+async def test_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Secured outside of its test."""
+    monkeypatch.setenv("SHOP_PASSWORD", "s3cret")
+    names = run(2)
+    app: App = names["app"]
+    assert app.security.sasl_plain_password == "s3cret"
+    async with app.test() as bus:
+        await bus.send(names["orders"], "a", key="k")
+        await bus.settle()
+    assert names["handled"] == ["a"]
+
+
+def test_the_environment_and_the_file() -> None:
+    """Both say what the page says."""
+    (console,) = blocks("console")
+    environment = dict(re.findall(r"^\$ export (\w+)=(.*)$", console, re.MULTILINE))
+    assert options_from_environment(environment) == SecurityOptions(
+        security_protocol="SSL", ssl_cafile="/etc/kafka/ca.pem"
+    )
+    (properties,) = blocks("properties")
+    assert options_from_properties(properties, "client.properties") == SecurityOptions(
+        security_protocol="SASL_SSL",
+        ssl_cafile="/etc/kafka/ca.pem",
+        sasl_mechanism="SCRAM-SHA-512",
+        sasl_plain_username="shop",
+        sasl_plain_password="pa55-phrase",
+    )
+
+
+def test_every_option_is_on_the_page() -> None:
+    """In its table."""
+    assert [option.name for option in dataclasses.fields(SecurityOptions) if f"`{option.name}`" not in PAGE] == []
