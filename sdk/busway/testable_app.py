@@ -1,7 +1,7 @@
-"""`App`: a service made of decorated functions, which can be tested in this process.
+"""`App`: a service made of decorated functions, testable in this process.
 
 Here: `App`, which adds `test`.
-Not here: all else that it does (`busway.app.application`), the broker and the clock of a test (`busway.testing`).
+Not here: all else (`busway.app.application`), a test's broker and clock (`busway.testing`).
 """
 
 import contextlib
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class App(Application):
-    """A service: topics, handlers, and the connections they need.
+    """A service: topics, handlers, and their connections.
 
     Args:
         name: of the service; also its consumer group.
@@ -26,28 +26,30 @@ class App(Application):
         auto_offset_reset: where a new group begins; earliest, so that nothing is missed.
         register_schemas: register schemas at start; else they must be in the registry.
         subject_naming: under which subject.
-        lifespan: takes the app; an async generator function that yields once, or one that returns an async context manager. It is
-            entered before the first record and left after the last; what it yields is `Context.state` for handlers.
+        lifespan: takes the app; an async generator function that yields once, or a function that returns an async
+            context manager. It is entered before the first record and left after the last; what it yields is
+            `Context.state` for handlers.
         commit_interval_s: how often finished offsets are committed; also at a rebalance and at the end.
-        drain_timeout_s: how long running handlers may take to end when the app stops or loses a partition; a stop whose brokers do
-            not answer takes 5 s more than that.
-        producer, consumer: further options of `ProducerOptions` and `ConsumerOptions`. A handler that waits for each of its sends
-            should not wait for a batch to fill, so linger_ms is 0 here; records still share a batch while one is under way.
+        drain_timeout_s: how long running handlers may take to end when the app stops or loses a partition; a stop whose
+            brokers do not answer takes 5 s more.
+        producer, consumer: further options of `ProducerOptions` and `ConsumerOptions`. linger_ms is 0 here, because a
+            handler that awaits each send should not wait for a batch to fill; records still share a batch while another
+            is in flight.
     """
 
     @contextlib.asynccontextmanager
     async def test(
         self, *, overrides: Mapping[Callable[..., Any], Any] | None = None, clock: "ClockName" = "skip"
     ) -> AsyncIterator["TestBus"]:
-        """The app on a broker and a registry of its own in this process, for tests; see `busway.testing.TestBus`.
+        """Run the app on a fresh broker and registry in this process, for tests; see `busway.testing.TestBus`.
 
         Args:
-            overrides: what stands in for dependencies meanwhile, beside `App.overrides`.
-            clock: "skip": waits between attempts take no time; "manual": whatever the app waits for, its handlers' sleeps and deadlines
-                included, ends when `TestBus.advance` says so; clients, broker and the test keep real time.
+            overrides: replacements of dependencies meanwhile, beside `App.overrides`.
+            clock: "skip": waits between attempts take no time; "manual": all waits of the app, its handlers' sleeps and
+                deadlines included, end by `TestBus.advance`; clients, broker and the test keep real time.
 
         Raises:
-            NotRunning: the app is running already; it goes on.
+            NotRunning: the app is running already; it keeps running.
             MissingExtra: the registry's packages are not installed.
         """
         from busway.testing.bus import running_test_bus

@@ -1,8 +1,7 @@
 """A service made of decorated functions.
 
 Here: `Application`: starting, stopping, reading.
-Not here: declaring (`declaring`), sending (`sending`), the consume loop (`handling.worker`), signals (`serving`), the
-public `App` (`busway.testable_app`).
+Not here: declarations (`declaring`), sending (`sending`), the consume loop (`handling.worker`), signals (`serving`).
 """
 
 import asyncio
@@ -44,23 +43,24 @@ from busway.types import TopicPartition
 logger = logging.getLogger("busway.app")
 
 FAREWELL_S: Final = 5.0
-"""Seconds beyond drain_timeout_s for the last commit, leaving the group and results in flight. What is not committed by
-then is handled again. A supervisor may kill the process soon after (Kubernetes after 30 s).
+"""Seconds beyond drain_timeout_s for the last commit, leaving the group and sends in flight.
+
+A supervisor may kill the process soon after (Kubernetes after 30 s).
 """
 TRANSACTION_TIMEOUT_MS: Final = 10_000
-"""Timeout of transactions, at most the session timeout; `producer={"transaction_timeout_ms": …}` overrides it. A
-transaction is open for milliseconds; one left open by a killed process blocks readers of committed records for this
-long.
+"""Transaction timeout, at most the session timeout; `producer={"transaction_timeout_ms": …}` overrides it.
+
+A killed process's transaction blocks readers of committed records for this long.
 """
 _LEAST_S: Final = 1.0
-"""Minimum for each of these steps, even when the others have used up the time."""
+"""Minimum for each of these steps, even after the time is used up."""
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class Application(TableDeclarations):
-    """Run a service; the arguments are those of `App`."""
+    """A service; the arguments are those of `App`."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Application(TableDeclarations):
 
         Raises:
             ConnectionFailed: no broker can be reached.
-            RegistryUnreachable, RegistryRefused: a schema cannot be registered; the text says where it is incompatible.
+            RegistryUnreachable, RegistryRefused: a schema cannot be registered; the text names the incompatibility.
             BadDeclaration: a topic in Avro without a registry.
             TopicMissing: a handler reads a read_only topic that does not exist.
             ExtensionFailed: an extension could not start.
@@ -213,12 +213,11 @@ class Application(TableDeclarations):
             stack.push_async_callback(ended, asyncio.ensure_future(explain_wait(self, consumer)))
 
     def _producers(self, consumer_options: dict[str, Any]) -> Callable[[], Producer]:
-        """Make the factory of this instance's transactional producers, all with one transactional
-        id.
+        """Make the factory of this instance's transactional producers, with one transactional id.
 
-        A static member's id derives from its group.instance.id, so a restart aborts its
-        predecessor's transaction. Others get a random id: their open transactions end by timeout,
-        which the next owners wait for because they fetch stable offsets (KIP-447).
+        A static member's id derives from its group.instance.id, so a restart aborts its predecessor's transaction.
+        Others get a random id: their open transactions end by timeout, for which the next owners wait because they
+        fetch stable offsets (KIP-447).
         """
         options = options_from(ConsumerOptions, consumer_options)
         own = options.group_instance_id or str(current_machine().uuid4())
@@ -236,7 +235,7 @@ class Application(TableDeclarations):
         return lambda: Producer(self.bootstrap_servers, client_id=self.name, transactional_id=name, **chosen)
 
     async def stop(self) -> None:
-        """Drain handlers, commit and disconnect; idempotent. An app that is starting is stopped first.
+        """Drain handlers, commit and disconnect; idempotent. A pending start is cancelled first.
 
         Raises:
             NotRunning: called by a handler, for which it would wait; call it from another task.
@@ -287,11 +286,7 @@ class Application(TableDeclarations):
         return working.exception() if working is not None and working.done() and not working.cancelled() else None
 
     async def wait(self) -> None:
-        """Return when the app has been stopped.
-
-        Raises:
-            HandlerFailed, BuswayError: it stopped by itself.
-        """
+        """Wait until the app is stopped; raise why, if it stopped by itself."""
         if (working := self._working) is None:
             raise NotRunning(f"app {self.name} has no handlers to wait for, or does not run")
         await asyncio.wait([working])
@@ -308,42 +303,30 @@ class Application(TableDeclarations):
         await self.stop()
 
     async def serve(self) -> None:
-        """Run until SIGINT or SIGTERM, then drain, as `busway run` does.
-
-        Raises:
-            HandlerFailed, BuswayError: the app could not start, or stopped by itself.
-        """
+        """Run until SIGINT or SIGTERM, then drain, as `busway run` does; raises as `start` and `wait`."""
         await serve(self)
 
     @property
     def records_in_hand(self) -> int:
-        """Number of records in handlers at this moment."""
         return sum(worker.records_in_hand for worker in (self.worker, *self.queue_workers) if worker is not None)
 
     @property
     def is_starting(self) -> bool:
-        """Whether `start` is under way."""
         return self._starting is not None
 
     # For extensions
 
     @property
     def producers(self) -> tuple[Producer, ...]:
-        """The app's producer and, with exactly_once handlers, that of their transactions."""
         transactor = None if self.worker is None else self.worker.transactor
         return (self.producer,) if transactor is None else (self.producer, transactor.producer)
 
     @property
     def queue_workers(self) -> list[QueueWorker]:
-        """The workers of its queues, with counters; none while it does not run."""
         return self._started_queues if self.is_running else []
 
     def open_output(self, topics: Collection[str], partition: int) -> OpenOutput | None:
-        """Return work that commits with the records handled exactly once of these topics' partition.
-
-        Returns:
-            None where this instance has no such partition.
-        """
+        """Return output that commits with these topics' exactly_once partition; None if it is not assigned."""
         worker = self.worker
         assigned = None if worker is None else worker.exactly_once_partition(topics, partition)
         if worker is None or worker.transactor is None or assigned is None:
@@ -355,8 +338,9 @@ class Application(TableDeclarations):
     async def read(
         self, topic: Topic[K, V], *, partitions: Iterable[int] | None = None
     ) -> AsyncIterator[ConsumerRecord[K, V]]:
-        """Read all committed records of a topic, or of some partitions, up to the current end. Open transactions are
-        waited for.
+        """Read committed records of a topic, or of some partitions, up to the current end.
+
+        Waits for open transactions.
 
         Raises:
             Undecodable: a record does not fit the topic's types; names partition and offset.

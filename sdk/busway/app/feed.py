@@ -1,7 +1,7 @@
-"""Changes, for the subscribers of this moment.
+"""Changes, for current subscribers.
 
-Here: `Feed`, shared by tables and pages.
-Not here: the changes; writing them to a page (`busway.web.events`).
+Here: `Feed`.
+Not here: writing changes to a page (`busway.web.events`).
 """
 
 import asyncio
@@ -15,18 +15,14 @@ LISTENER_QUEUE: Final = 1000
 
 
 class Feed(Generic[T]):
-    """Broadcast of changes to all current subscribers.
-
-    Args:
-        queue: default size of a subscriber's queue.
-    """
+    """Broadcast of changes to current subscribers; `queue` is their default queue size."""
 
     def __init__(self, *, queue: int = LISTENER_QUEUE) -> None:
         self._size = queue
         self._listeners: set[asyncio.Queue[T]] = set()
 
     def put(self, change: T) -> None:
-        """Publish a change without waiting. A full queue loses its oldest change, never the last."""
+        """Publish a change without waiting."""
         for queue in self._listeners:
             if queue.full():
                 queue.get_nowait()

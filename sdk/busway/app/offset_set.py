@@ -1,6 +1,6 @@
 """Finished records of a partition, where they do not finish in order.
 
-Here: a set of offsets as a prefix and runs behind it, and its text in the metadata of a committed offset.
+Here: a set of offsets as a prefix and runs, and its text in an offset's metadata.
 Not here: committing it (`handling.assigned_partition`, `dead_letters.replay`).
 
 The text `1;3+2,5+1` means: version 1; from the committed offset, three are not done, then two are; five are not, then
@@ -44,15 +44,12 @@ class OffsetSet:
 
     @property
     def end(self) -> int:
-        """The highest offset in it, plus one."""
         return self._runs[-1][1] if self._runs else self.below
 
     def from_offset(self, offset: int) -> list[tuple[int, int]]:
-        """Return its runs from `offset` on."""
         return [(max(first, offset), end) for first, end in self._runs if end > offset]
 
     def copy(self) -> "OffsetSet":
-        """Return an independent copy."""
         return OffsetSet(self.below, self._runs)
 
     def add(self, first: int, end: int | None = None) -> None:
@@ -60,7 +57,6 @@ class OffsetSet:
         self._join([(first, first + 1 if end is None else end)])
 
     def update(self, other: "OffsetSet") -> None:
-        """Add all of another set."""
         self._join([(0, other.below), *other._runs])
 
     def _join(self, more: list[tuple[int, int]]) -> None:

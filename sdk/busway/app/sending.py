@@ -1,6 +1,6 @@
 """Sending by an app.
 
-Here: `Sending`: at once or, from an exactly_once handler, with its transaction; dead letters.
+Here: at once or, from an exactly_once handler, with its transaction; dead letters.
 Not here: transactions (`handling.transactor`), the producer (`busway.producer`).
 """
 
@@ -28,12 +28,7 @@ V = TypeVar("V")
 
 
 class Sending(ABC):
-    """Send the records of an app while it runs.
-
-    Args:
-        name: of the app; its client id.
-        bootstrap_servers, schema_registry, register_schemas, subject_naming: as for `App`.
-    """
+    """Sends the records of a running app; arguments as for `App`. `name` is the client id."""
 
     def __init__(
         self,
@@ -55,42 +50,29 @@ class Sending(ABC):
 
     @property
     def is_running(self) -> bool:
-        """Whether it can send."""
         return self._serdes is not None and self._producer is not None
 
     @property
     def serdes(self) -> Serdes:
-        """The serdes of its topics.
-
-        Raises:
-            NotRunning: the app is not running.
-        """
         if self._serdes is None or self._producer is None:
             raise NotRunning(f"app {self.name} is not running; use `async with app:` or `busway run`")
         return self._serdes
 
     @property
     def producer(self) -> Producer:
-        """The producer of its records, except those of transactions.
-
-        Raises:
-            NotRunning: the app is not running.
-        """
         if self._producer is None:
             raise NotRunning(f"app {self.name} is not running; use `async with app:` or `busway run`")
         return self._producer
 
     def new_serdes(self) -> Serdes:
-        """Create serdes with its registry and naming, to send while it does not run; the caller closes them."""
+        """Create serdes for use while the app does not run; the caller closes them."""
         return Serdes(
             app=self.name, registry_url=self.schema_registry, register=self._register_schemas, naming=self._naming
         )
 
     @abstractmethod
     def open_output(self, topics: Collection[str], partition: int) -> OpenOutput | None:
-        """Return work that commits with the handled records of these topics' partition; None where this instance lacks
-        it.
-        """
+        """As `TopicOwner.open_output`."""
 
     async def send(
         self,
@@ -159,14 +141,13 @@ class Sending(ABC):
     async def send_encoded(
         self, topic: Topic[Any, Any], records: Iterable[KeyValueHeaders], *, partition: int, linger: bool
     ) -> "list[asyncio.Future[RecordMetadata]]":
-        """As `Producer.send_many`; in a handler, its record is finished when they are acknowledged."""
         futures = await self.producer.send_many(topic.name, records, partition=partition, linger=linger)
         if (sent := unacknowledged.get()) is not None:
             sent.extend(futures)
         return futures
 
     async def _send_raw(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers) -> RecordMetadata:
-        """Send to a dead-letter topic, which is created here: brokers need not auto-create topics."""
+        """Send to a dead-letter topic; creates it, because brokers need not auto-create topics."""
         try:
             if topic not in self._made:
                 await create_missing(self, [NewTopic(topic, -1)])

@@ -1,6 +1,6 @@
 """Typed keys and values of an app's topics ↔ bytes.
 
-Here: one serde for each part of each topic, and `ConsumerRecord`s.
+Here: one serde for each part of each topic.
 Not here: the serdes (`busway.serde`), sending (`sending`).
 """
 
@@ -32,11 +32,7 @@ _LONGEST_WAIT_S: Final = 10.0
 class Serdes:
     """Conversion of an app's records to typed values and back.
 
-    Args:
-        app: its name, for messages.
-        registry_url: of the schema registry; None if there is none.
-        register: register schemas; else they must exist.
-        naming: of subjects.
+    `app` is for messages. Without `register`, schemas must exist.
     """
 
     def __init__(self, *, app: str, registry_url: str | None, register: bool, naming: SubjectNaming) -> None:
@@ -48,7 +44,6 @@ class Serdes:
         self._serdes: dict[tuple[str, Part], Serde] = {}
 
     async def close(self) -> None:
-        """Disconnect from the registry."""
         if self._registry is not None:
             await self._registry.close()
 
@@ -93,7 +88,6 @@ class Serdes:
         return RegisteredAvro(self._registry, kind, part=part, naming=self._naming, register=self._register)
 
     def knows(self, topic: Topic[Any, Any]) -> bool:
-        """Whether the topic was prepared."""
         return (topic.name, "value") in self._serdes
 
     def encode(self, topic: Topic[Any, Any], part: Part, value: Any) -> bytes | None:
@@ -113,16 +107,12 @@ class Serdes:
             )
 
     def encoder(self, topic: Topic[Any, Any], part: Part) -> Callable[[Any], bytes]:
-        """Return the encoder of keys or values that are not None, for many of them.
-
-        Raises:
-            BadDeclaration: the topic is read_only.
-        """
+        """Return the encoder of keys or values that are not None; `BadDeclaration` if read_only."""
         self._check_writable(topic)
         return self._serdes[topic.name, part].encode
 
     async def decode(self, record: Record) -> ConsumerRecord[Any, Any]:
-        """Decode a record, fetching its schema first if needed; wait while the registry is unavailable.
+        """Decode a record; fetch its schema first if needed, waiting while the registry is unavailable.
 
         Raises:
             Undecodable: the bytes are of another type.
@@ -134,12 +124,7 @@ class Serdes:
                 await load_patiently(missing, record)
 
     def read(self, record: Record) -> ConsumerRecord[Any, Any]:
-        """Decode a record with the schemas in memory.
-
-        Raises:
-            Undecodable: as `decode`.
-            SchemaMissing: a schema must be fetched first.
-        """
+        """Decode with the schemas in memory; `SchemaMissing` if one must be fetched first, else as `decode`."""
         topic, partition, offset, timestamp_ms, _, key, value, headers, _, _ = record
         part: Part = "key"
         try:
@@ -178,10 +163,7 @@ class Serdes:
 async def load_patiently(
     missing: SchemaMissing, record: Record, rest: Callable[[float], Awaitable[None]] = REAL_TIME.sleep
 ) -> None:
-    """Fetch the schema of a record, retrying while the registry is unavailable: that is no fault of the record.
-
-    Args:
-        rest: waits so many seconds.
+    """Fetch the schema of a record, retrying while the registry is unavailable.
 
     Raises:
         Undecodable: the registry has no such schema.

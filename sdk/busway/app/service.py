@@ -1,7 +1,7 @@
 """A running service, as its parts and extensions see it.
 
-Here: `RunningService`, implemented by `App`, and the status of its workers, as protocols.
-Not here: running it (`application`), the app as its topics see it (`model.topic`).
+Here: `RunningService`, implemented by `App`, and its workers' status.
+Not here: running it (`application`), the app as topics see it (`model.topic`).
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -19,18 +19,18 @@ V = TypeVar("V")
 
 
 class WorkerStatus(Protocol):
-    """Show the progress of the handlers of partitions."""
+    """Progress of the handlers of partitions."""
 
     def parked(self) -> Mapping[TopicPartition, int]:
-        """Return the number of records that wait for their next attempt, by partition."""
+        """Return the number of records between attempts, by partition."""
 
     @property
     def outcomes(self) -> Outcomes | None:
-        """Outcomes of transactions; None where it makes none."""
+        """Outcomes of transactions; None without any."""
 
 
 class QueueStatus(Protocol):
-    """Show one queue of the service."""
+    """One queue of the service."""
 
     @property
     def group(self) -> str:
@@ -42,11 +42,10 @@ class QueueStatus(Protocol):
 
 
 class RunningService(TopicOwner, Protocol):
-    """Show an app to its extensions: its declarations, and sending.
+    """An app as its extensions see it: its declarations, and sending.
 
-    Attributes:
-        shares_together: whether partition n of all topics must be assigned to one instance; an extension may set it
-            when it starts.
+    An extension may set `shares_together` when it starts, if partition n of all topics must be assigned to one
+    instance.
     """
 
     shares_together: bool
@@ -85,11 +84,7 @@ class RunningService(TopicOwner, Protocol):
 
     @property
     def producer(self) -> "Producer":
-        """The producer of its records, except those of transactions.
-
-        Raises:
-            NotRunning: the app is not running.
-        """
+        """The producer outside of transactions; `NotRunning` if the app does not run."""
 
     @property
     def worker(self) -> WorkerStatus | None:
@@ -109,4 +104,4 @@ class RunningService(TopicOwner, Protocol):
     def read(
         self, topic: Topic[K, V], *, partitions: Iterable[int] | None = None
     ) -> AsyncIterator[ConsumerRecord[K, V]]:
-        """Read all records of a topic up to the current end; see `App.read`."""
+        """Read a topic up to the current end; see `App.read`."""

@@ -1,6 +1,6 @@
 """An app that runs until a signal.
 
-Here: the signals and their effect on an app that starts or runs.
+Here: signals while an app starts or runs.
 Not here: starting and stopping (`application`).
 """
 
@@ -19,7 +19,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Served(Protocol):
-    """Start and stop an app."""
+    """An app that can be started and stopped."""
 
     drain_timeout_s: float
 
@@ -77,7 +77,7 @@ def _end_at_once(app: Served) -> None:
 
 
 async def _until(work: Coroutine[Any, Any, None], stopped: asyncio.Event) -> None:
-    """Await the work, or cancel it when `stopped` is set first; raises its exception."""
+    """Await the work, or cancel it when `stopped` is set."""
     working, stop = asyncio.ensure_future(work), asyncio.ensure_future(stopped.wait())
     try:
         await asyncio.wait([working, stop], return_when=asyncio.FIRST_COMPLETED)

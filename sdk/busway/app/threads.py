@@ -4,7 +4,7 @@ Here: their number, and hanging calls.
 Not here: which function is called (`declaring`).
 
 asyncio's own pool is small: handlers, name lookups and abandoned calls would wait for one another. The threads are
-daemons, because Python joins the threads of a pool at exit, forever if one hangs.
+daemons: Python joins the threads of a pool at exit, forever if one hangs.
 """
 
 import asyncio
@@ -21,9 +21,10 @@ from busway.net.machine import has_threads
 logger = logging.getLogger("busway.app")
 
 THREADS_MAX: Final = 256
-"""Concurrent calls of plain functions per app; further ones wait. Each thread costs some 100 KB and shares one
-interpreter: for more
-concurrency use coroutine functions or more processes.
+"""Concurrent calls of plain functions per app; further ones wait.
+
+Each thread costs some 100 KB and shares one interpreter: for more concurrency use coroutine functions or more
+processes.
 """
 
 
@@ -47,12 +48,9 @@ class Threads:
         self._started = 0
 
     async def run(self, function: Callable[..., Any], arguments: Mapping[str, Any], *, name: str) -> Any:
-        """Call the function in a thread with the caller's context, and return its result.
+        """Call the function in a thread with the caller's context; return its result or raise its exception.
 
         A cancelled call that has begun continues in its thread; its result is dropped.
-
-        Raises:
-            Exception: raised by the function.
         """
         loop = asyncio.get_running_loop()
         call = _Call(name, function, arguments, contextvars.copy_context(), loop, loop.create_future())

@@ -1,7 +1,7 @@
 """A log line for a service without partitions, naming the members of its group.
 
-Here: one line, once, some seconds after the start.
-Not here: joining (`busway.consumer`), rebalances in detail (`busway groups explain`).
+Here: one line, once, after the start.
+Not here: joining (`busway.consumer`), rebalances (`busway groups explain`).
 """
 
 import asyncio
@@ -49,6 +49,5 @@ async def explain_wait(app: RunningService, consumer: Consumer) -> None:
 
 
 async def ended(task: "asyncio.Task[None]") -> None:
-    """Cancel the task and return when it has ended."""
     task.cancel()
     await asyncio.wait([task])

@@ -1,8 +1,7 @@
 """The `busway` command.
 
-Here: the list of commands.
-Not here: the commands (a module each), output (`output`). Only the called command's module is imported; help imports
-all.
+Here: the list of commands; only the called one's module is imported.
+Not here: the commands (a module each), output (`output`).
 """
 
 import importlib
@@ -33,7 +32,7 @@ COMMANDS: Final = {
     "spark": "spark",
     "version": "services",
 }
-"""Commands and their modules. Each has a function of that name, or an `app` with subcommands."""
+"""Commands and their modules, each with a function of that name or an `app` with subcommands."""
 
 
 def _version(asked: bool) -> None:
@@ -45,7 +44,6 @@ def _version(asked: bool) -> None:
 
 
 def build(wanted: str | None = None) -> typer.Typer:
-    """Build the command line with all commands, or only the wanted one."""
     app = typer.Typer(
         name="busway",
         help="An event bus for Python teams: broker, schema registry, services.",

@@ -16,20 +16,15 @@ from busway.serde.registry import RegistryClient, RegistryUnreachable
 
 
 class Decoder:
-    """Decodes keys and values for display; requests each schema once.
-
-    Args:
-        registry: an unreachable one counts as one without the schema.
-    """
+    """Decodes keys and values for display; requests each schema once. An unreachable registry has no schemas."""
 
     def __init__(self, registry: RegistryClient) -> None:
         self._registry = registry
         self.problem: RegistryUnreachable | None = None
-        """The last failure to reach the registry; None without any."""
+        """The last failure to reach the registry."""
         self._codecs: dict[int, AvroCodec[Any] | None] = {}
 
     async def decode(self, data: bytes | None) -> Any:
-        """Return plain values of registered Avro, UTF-8 text, or base 64."""
         if data is None:
             return None
         try:
@@ -60,7 +55,6 @@ class Decoder:
 
 
 def printable(data: bytes) -> str:
-    """Return UTF-8 unchanged, anything else in base 64."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

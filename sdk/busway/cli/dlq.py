@@ -61,11 +61,7 @@ def _selection(
 
 
 def _selecting(limit: int | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the options of `_selection` after a command's topic. Passes it `selection`.
-
-    Args:
-        limit: default of --limit.
-    """
+    """Add the options of `_selection` after a command's topic; `limit` is the default of --limit."""
     options = {parameter.name: parameter for parameter in inspect.signature(_selection).parameters.values()}
     options["limit"] = options["limit"].replace(default=limit)
 
@@ -229,7 +225,6 @@ async def _check_there(letters: DeadLetters, topic: str, selection: DeadLetterSe
 
 
 def _plain(rows: list[dict[str, Any]], *, as_json: bool) -> list[dict[str, Any]]:
-    """Remove `builtins.` from exceptions in rows for people."""
     if not as_json:
         for row in rows:
             row["error"] = row["error"] and row["error"].removeprefix("builtins.")

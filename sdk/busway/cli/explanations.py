@@ -15,14 +15,12 @@ _UNASSIGNED = "unassigned"
 
 
 def explanation(group: str, rebalances: Sequence[Rebalance]) -> str:
-    """Format all rebalances, oldest first."""
     if not rebalances:
         return f"{group}: no rebalance since its coordinator started"
     return harmless("\n".join(line for rebalance in rebalances for line in _lines(rebalance)))
 
 
 def as_rows(rebalances: Sequence[Rebalance]) -> list[dict[str, object]]:
-    """Return them as JSON objects."""
     return [asdict(rebalance) for rebalance in rebalances]
 
 

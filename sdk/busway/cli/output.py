@@ -43,11 +43,7 @@ class CommandFailed(BuswayError):
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before deleting or discarding, unless `yes`.
-
-    Raises:
-        CommandFailed: the answer was no or missing.
-    """
+    """Ask before deleting or discarding, unless `yes`."""
     if yes:
         return
     typer.echo(f"{question} [y/N]: ", nl=False, err=True)
@@ -56,7 +52,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's work. SIGTERM cancels it like Ctrl-C, so that a consumer commits and leaves its group."""
+    """Run a command's work; SIGTERM cancels it like Ctrl-C, so that a consumer commits and leaves its group."""
 
     async def cancelled_by_sigterm() -> T:
         task = asyncio.current_task()
@@ -74,10 +70,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str, columns: Sequence[str] = ()) -> None:
     """Print a table, tab-separated rows in a pipe, or a JSON array.
 
-    A table omits columns that are empty in all rows, and folds long cells; nothing is cut.
-
-    Args:
-        columns: for the header of an empty list; by default the first row's.
+    A table omits columns that are empty in all rows, and folds long cells; nothing is cut. `columns` are for an empty
+    list; by default the first row's.
     """
     if as_json:
         write_json(list(rows))
@@ -111,12 +105,11 @@ def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, title: str, c
 
 
 def note(text: str) -> None:
-    """Print a line beside a table. In a pipe it goes to stderr, which leaves stdout to the table."""
+    """Print a line beside a table; in a pipe to stderr, which leaves stdout to the table."""
     typer.echo(text, err=not sys.stdout.isatty())
 
 
 def show(facts: Mapping[str, Any], text: str, *, as_json: bool) -> None:
-    """Print a result: a sentence, or the facts as JSON."""
     if as_json:
         write_json(facts)
     else:
@@ -129,7 +122,6 @@ def write_json(value: Any) -> None:
 
 
 def in_base64(data: bytes) -> str:
-    """Return bytes in base 64 behind a prefix."""
     return "base64:" + base64.b64encode(data).decode()
 
 
@@ -175,7 +167,6 @@ def main_loop(app: Callable[[], object]) -> None:
 
 
 def fail(text: str) -> None:
-    """Print the reason on stderr and exit with 1."""
     if "--json" in sys.argv:
         sys.stderr.write(json.dumps({"error": text}, ensure_ascii=False) + "\n")
     else:

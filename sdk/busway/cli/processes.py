@@ -26,15 +26,13 @@ CANNOT_START: Final = 78
 STEADY_S: Final = 10.0
 """Uptime after which failures are counted from 1."""
 MAX_FAILURES: Final = 10
-"""Limit of consecutive failures. With the waits below reached after about 40 s."""
+"""Limit of consecutive failures; with the waits below reached after about 40 s."""
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """`busway run` for one process; None omits an option."""
-
     target: str
     http: str | None
     insecure: bool
@@ -46,7 +44,6 @@ class Command:
 
     @property
     def arguments(self) -> list[str]:
-        """Command line arguments."""
         given = {"--http": self.http, "-b": self.bootstrap, "-r": self.registry_url, "--log-level": self.log_level}
         given["--instance"] = self.instance
         options = [part for name, value in given.items() if value is not None for part in (name, value)]
@@ -79,7 +76,6 @@ class Stopping:
         self.asked.set()
 
     def ask(self) -> None:
-        """Stop the children, as SIGTERM does."""
         if not self.asked.is_set():
             self._signal(signal.SIGTERM)
 
@@ -103,20 +99,17 @@ class Stopping:
 
 
 class Child:
-    """A started process."""
-
     def __init__(self, process: asyncio.subprocess.Process, children: set[asyncio.subprocess.Process]) -> None:
         self._process = process
         self._children = children
 
     async def ended(self) -> int:
-        """Wait for its end. Return the exit code, or a signal's negative number."""
+        """Wait for its end; return the exit code, or a signal's negative number."""
         code = await self._process.wait()
         self._children.discard(self._process)
         return code
 
     async def end(self) -> int:
-        """Send SIGTERM and wait until it has drained."""
         _send(self._process, signal.SIGTERM)
         return await self.ended()
 
@@ -162,7 +155,7 @@ async def supervise(command: Command, workers: int) -> int:
     """Keep that many workers alive until a signal; then drain them.
 
     Returns:
-        0 if all ended well; 1 if a worker failed for good or did not end well.
+        0 if all ended well, else 1.
     """
     with Stopping() as stopping, parent_pipe() as pipe:
         async with asyncio.TaskGroup() as group:
@@ -191,12 +184,10 @@ async def _keep(command: Command, number: int, stopping: Stopping, pipe: int) ->
 
 
 def tell(text: str) -> None:
-    """Print a line of the supervisor."""
     typer.echo(f"busway: {text}", err=True)
 
 
 def shown(code: int) -> str:
-    """Describe an exit code."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:

@@ -1,7 +1,7 @@
-"""`busway run --reload`: restarts on changes of the source.
+"""`busway run --reload`: restarts on changes of the source, for development.
 
 Here: watching files and restarting a process.
-Not here: the process (`processes`). For development only: each change drains and restarts the service.
+Not here: the process (`processes`).
 """
 
 import asyncio
@@ -43,12 +43,9 @@ class _Changes:
 
 
 async def reloading(command: Command, folder: Path) -> int:
-    """Run the service until a signal. Restart it after each change of a .py file under `folder`.
+    """Run the service until a signal, restarting it after each change of a .py file under `folder`.
 
-    A service that ended by itself is restarted by the next change.
-
-    Returns:
-        The exit code of the last process, 1 if a signal ended it.
+    A service that ended by itself is restarted by the next change. Returns the last exit code, 1 if a signal ended it.
     """
     with Stopping() as stopping, parent_pipe() as pipe:
         changes = _Changes(folder, stopping.asked)

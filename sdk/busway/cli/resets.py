@@ -1,6 +1,6 @@
 """Target offsets of `busway groups reset`.
 
-Here: options with the meaning of `kafka-consumer-groups --reset-offsets`, and the resulting offsets.
+Here: options as of `kafka-consumer-groups --reset-offsets`, and the resulting offsets.
 Not here: changing them (`groups`).
 """
 
@@ -20,11 +20,7 @@ _DURATION: Final = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:
 
 
 def moment_ms(text: str) -> int:
-    """Parse `2026-01-31T12:00:00.000`, UTC without a zone, to ms since 1970.
-
-    Raises:
-        CommandFailed: another format.
-    """
+    """Parse `2026-01-31T12:00:00.000`, UTC without a zone, to ms since 1970; else `CommandFailed`."""
     try:
         moment = dt.datetime.fromisoformat(text)
     except ValueError:
@@ -33,11 +29,7 @@ def moment_ms(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """Parse an ISO 8601 duration up to days, `P1DT2H3M4.5S`, to ms.
-
-    Raises:
-        CommandFailed: another format.
-    """
+    """Parse an ISO 8601 duration up to days, `P1DT2H3M4.5S`, to ms; else `CommandFailed`."""
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()):
         raise CommandFailed(f"--by-duration {text}: give it as P7D, PT1H30M or P1DT12H")

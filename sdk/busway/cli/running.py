@@ -43,7 +43,7 @@ def find_app(target: str) -> App:
     """Return the `App` named `module:name`.
 
     Raises:
-        CommandFailed: no such module or name, not an App, or the import failed.
+        CommandFailed: no such module or App, or the import failed.
         BuswayError: a declaration of the module is invalid.
     """
     module_name, colon, name = target.partition(":")
@@ -70,7 +70,6 @@ def find_app(target: str) -> App:
 
 
 def _where(problem: Exception) -> str:
-    """Format an exception in one line, with the user's line."""
     if isinstance(problem, SyntaxError):
         return f"{problem.filename}:{problem.lineno}: {type(problem).__name__}: {problem.msg}"
     theirs = [frame for frame in traceback.extract_tb(problem.__traceback__) if _is_theirs(frame.filename)]
@@ -87,12 +86,7 @@ def _is_theirs(file: str) -> bool:
 
 
 def serve_http(app: App, address: str, *, insecure: bool) -> None:
-    """Serve the app's `Web`, or health and metrics alone without one.
-
-    Raises:
-        MissingExtra: the web extra is not installed.
-        BadAddress: not an address.
-    """
+    """Serve the app's `Web`, or health and metrics alone without one; raises `MissingExtra`, `BadAddress`."""
     need("web", "--http")
     from busway.web import Web
     from busway.web.server import parse_address
@@ -106,8 +100,7 @@ def serve_http(app: App, address: str, *, insecure: bool) -> None:
 def make_static(app: App, instance_id: str) -> None:
     """Make the app a static member, whose partitions stay through restarts (KIP-345).
 
-    Raises:
-        CommandFailed: the app sets its group_instance_id.
+    `CommandFailed` if the app sets its group_instance_id.
     """
     named = app.consumer_options.get("group_instance_id")
     if named is not None:
@@ -119,8 +112,6 @@ def make_static(app: App, instance_id: str) -> None:
 
 
 class _Tally(Extension):
-    """Counts of the app, kept after its end."""
-
     def __init__(self, app: App) -> None:
         self._app = app
         self.text: str | None = None
@@ -145,7 +136,7 @@ def _handled(app: App) -> str:
 
 
 async def until_reachable(app: App, wait_s: float) -> None:
-    """Wait until brokers and registry answer. Registers the topics' schemas, as the start does.
+    """Wait until brokers and registry answer; register the topics' schemas, as the start does.
 
     Raises:
         ConnectionFailed, RegistryUnreachable: no answer in time; names the address.
@@ -187,8 +178,7 @@ def run_app(app: App, wait_s: float = 0.0) -> None:
 
     Raises:
         BuswayError: the app could not start, or stopped by itself.
-        CommandFailed: the service's code failed, such as its lifespan; names the line. `--log-level debug` shows the
-            traceback.
+        CommandFailed: the service's code failed; names the line. `--log-level debug` shows the traceback.
     """
     loop_factory = None
     try:

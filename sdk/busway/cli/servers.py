@@ -1,7 +1,7 @@
 """`busway up`, `busway broker`, `busway registry`.
 
 Here: options → settings, output at start.
-Not here: the servers; they are extras and imported on use.
+Not here: the servers, which are extras.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ def up(
 
 
 def make_home(folder: Path, remedy: str = "--data FOLDER takes another one") -> None:
-    """Create a data folder. Its `.gitignore` keeps it out of the service's repository.
+    """Create a data folder, with a `.gitignore` that keeps it out of the service's repository.
 
     Raises:
         CommandFailed: it cannot be created; names the option for another one.

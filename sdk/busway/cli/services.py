@@ -1,7 +1,7 @@
 """`busway run` and `busway demo`.
 
 Here: their options.
-Not here: running an app in this process (`running`), in others (`processes`, `reload`), the case studies (`examples`).
+Not here: running an app here (`running`) and in other processes (`processes`, `reload`).
 """
 
 import asyncio

@@ -10,7 +10,6 @@ from busway.admin.share_groups import GROUP, SHARE
 
 
 async def is_share_group(admin: Admin, group: str) -> bool:
-    """Return whether a group is a share group."""
     return any(listed.group_id == group and listed.kind == SHARE for listed in await admin.list_groups())
 
 
@@ -21,7 +20,7 @@ async def dead_letter_topic(admin: Admin, group: str) -> str | None:
 
 
 async def share_group(admin: Admin, group: str) -> tuple[GroupDescription, list[dict[str, object]]]:
-    """Describe a group. The rows have each partition's start offset, lag and members."""
+    """Describe a group; rows have each partition's start offset, lag and members."""
     described = await admin.describe_share_group(group)
     offsets = await admin.list_share_group_offsets(group)
     partitions = {*offsets, *(partition for member in described.members for partition in member.partitions)}

@@ -11,11 +11,7 @@ from busway.cli.output import CommandFailed
 
 
 def overrides(given: Sequence[str] | None) -> dict[str, str]:
-    """Parse `--override name=value` options; the last value of a name counts.
-
-    Raises:
-        CommandFailed: not name=value; names the option.
-    """
+    """Parse `--override name=value` options, else `CommandFailed`; the last value of a name counts."""
     settings = {}
     for option in given or ():
         name, equals, text = option.partition("=")
@@ -26,12 +22,7 @@ def overrides(given: Sequence[str] | None) -> dict[str, str]:
 
 
 def serve(run: Callable[[Any], None], main: Callable[[], Any], cannot_start: tuple[type[Exception], ...]) -> None:
-    """Run a server to its end.
-
-    Raises:
-        CommandFailed: one of `cannot_start`, with its text.
-        OSError: of the operating system; `main_loop` formats it.
-    """
+    """Run a server to its end; errors in `cannot_start` become `CommandFailed`, except those of the system."""
     try:
         run(main())
     except CommandFailed:

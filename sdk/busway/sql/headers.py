@@ -1,7 +1,4 @@
-"""Record headers as text.
-
-Here: packing for the outbox's column, and unpacking.
-"""
+"""Record headers as text, for the outbox's column."""
 
 import base64
 import json
@@ -11,11 +8,7 @@ from busway_protocol.records.builder import Headers
 
 
 def pack_headers(headers: Headers) -> str:
-    """Return a JSON array of [name, value in base64 or null].
-
-    Raises:
-        TypeError: a header is not a str with bytes or None.
-    """
+    """Return a JSON array of [name, value in base64 or null]; `TypeError` for other headers."""
     packed: list[tuple[str, str | None]] = []
     for name, value in headers:
         if not isinstance(name, str) or not isinstance(value, bytes | None):
@@ -25,5 +18,4 @@ def pack_headers(headers: Headers) -> str:
 
 
 def unpack_headers(text: str) -> Sequence[tuple[str, bytes | None]]:
-    """Reverse `pack_headers`."""
     return [(name, None if value is None else base64.b64decode(value)) for name, value in json.loads(text)]

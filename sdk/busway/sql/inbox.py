@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("busway.sql")
 PRUNE_TIMEOUT_S: Final = 10.0
-"""Limit of pruning; what is left waits for the next commit."""
+"""Limit of pruning; the rest waits for the next commit."""
 
 
 @dataclass(slots=True)
@@ -75,16 +75,16 @@ class _Settled:
 class Sql(Extension):
     """Runs handlers in a database transaction together with their records' position.
 
+    Give it to a handler: `@app.subscribe(payments, sql=Sql(engine))`; the handler's parameter `tx` is the transaction's
+    connection.
+
     On PostgreSQL the transaction is READ COMMITTED, whatever the engine's setting: the inbox must see what others have
     just committed. Take row locks (`SELECT … FOR UPDATE`) where that is too weak.
 
     The transaction stays open while the handler runs, which counts against `idle_in_transaction_session_timeout`. A
-    server that ends it looks like an outage, and the record is retried without limit. Set a shorter
-    `subscribe(timeout_s=…)`; then it fails as other slow records do. Any pool mode of PgBouncer works; for transaction
+    server that ends it looks like an outage, and the record is retried without limit; with a shorter
+    `subscribe(timeout_s=…)` it fails as other slow records do. Any pool mode of PgBouncer works; for transaction
     pooling before PgBouncer 1.21 give psycopg `connect_args={"prepare_threshold": None}`.
-
-    Give it to a handler: `@app.subscribe(payments, sql=Sql(engine))`; the handler's parameter `tx` is the transaction's
-    connection.
 
     Args:
         engine: of the database that handlers write to; SQLite (best in WAL mode) or PostgreSQL.
@@ -126,9 +126,9 @@ class Sql(Extension):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def _turn(self) -> contextlib.AbstractAsyncContextManager[Any]:
-        """Serialise writers to SQLite, whose queue is neither fair nor patient.
+        """Serialise writers to SQLite, whose lock waits are unfair and time out.
 
-        Each event loop has a lock, as an app of a module may run in one loop after another.
+        Each event loop has a lock, as an app may run in one loop after another.
         """
         if self._postgresql:
             return nullcontext()
@@ -137,7 +137,7 @@ class Sql(Extension):
         return self._lock
 
     async def create_tables(self) -> None:
-        """Create missing tables; safe when several instances do so at once."""
+        """As `create_all`."""
         await create_all(self._engine, self._tables)
 
     async def forget(self, group: str, topic: str | None = None) -> None:
@@ -151,7 +151,7 @@ class Sql(Extension):
 
     @contextlib.asynccontextmanager
     async def handling(self, group: str, record: ConsumerRecord[Any, Any]) -> AsyncIterator[AsyncConnection | None]:
-        """Open a transaction for an attempt at a record. Yields its connection, or None for a duplicate.
+        """Open a transaction for an attempt at a record; yield its connection, or None for a duplicate.
 
         Commits at the block's end and rolls back if the block raises. On entry an unreachable database is retried
         without limit. An ORM session joins with `AsyncSession(bind=tx)`; its `commit` then only flushes.
@@ -198,7 +198,7 @@ class Sql(Extension):
     async def _claim(
         self, reader: str, partition: TopicPartition, offset: int, seen: _Seen
     ) -> tuple[AsyncConnection | None, AsyncExitStack]:
-        """Return a connection in a transaction and the stack that closes both. No connection for a duplicate."""
+        """Return a connection in a transaction, None for a duplicate, and the stack that closes it."""
         row = {"group_id": reader, "topic": partition.topic, "partition": partition.partition}
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(self._engine.connect())
@@ -221,7 +221,7 @@ class Sql(Extension):
         return None, stack
 
     def around(self, route: "Route", call: Call) -> Call:
-        """Call the handler again when the database went away. An outage uses up no attempt."""
+        """Call the handler again when the database went away; an outage uses up no attempt."""
 
         if route.sql is not self:
             return call
@@ -236,11 +236,7 @@ class Sql(Extension):
     # Lifecycle of the app
 
     async def starting(self, app: "RunningService") -> None:
-        """Create tables.
-
-        Raises:
-            BadDeclaration: this belongs to another app, or two handlers would take each other's records for duplicates.
-        """
+        """Create tables; `BadDeclaration` if it belongs to another app or two handlers share a topic."""
         if self._app not in {None, app}:
             raise BadDeclaration(f"app {app.name}: this Sql belongs to another app; give each app one of its own")
         handlers: dict[str, Any] = {}
@@ -256,12 +252,11 @@ class Sql(Extension):
             await through_outages(self.create_tables, f"app {app.name}")
 
     async def stopped(self, app: "RunningService") -> None:
-        """Clear the state of partitions."""
         self._seen.clear()
         self._topics.clear()
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Delete rows of deleted topics. Return the database's positions if it decides them."""
+        """Delete rows of deleted topics; return the database's positions if it decides them."""
         for partition in partitions:
             self._seen.pop(partition, None)
         assert self._app is not None
@@ -271,13 +266,12 @@ class Sql(Extension):
         return {partition: state.position for partition, state in settled.items() if state.position is not None}
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Clear the partitions' state."""
         for partition in partitions:
             self._seen.pop(partition, None)
             self._topics.pop(partition, None)
 
     async def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Raise the floors and delete the rows below. Failures are left to the next commit."""
+        """Raise the floors and delete the rows below; failures are left to the next commit."""
         assert self._app is not None
         reader = self._reader(self._app.group_id)
         own_offsets = {partition: offset for partition, offset in offsets.items() if partition in self._seen}

@@ -28,7 +28,7 @@ _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQ
 
 
 class DatabaseUnreachable(BuswayError):
-    """The database went away during a handler. Its work is rolled back and the record is retried without limit."""
+    """The database went away during a handler: its work is rolled back, the record is retried without limit."""
 
 
 def is_outage(problem: BaseException) -> bool:

@@ -9,10 +9,13 @@ Debezium's outbox event router reads these columns, so a connector may replace t
 |---|---|---|
 | id | UUID, also the header `busway_outbox-id` | header `id` |
 | aggregatetype | the topic | `route.by.field`, with `route.topic.replacement=${routedByValue}` |
-| aggregateid | the key's bytes; NULL without a key | `table.field.event.key`, with `key.converter` BinaryDataConverter |
+| aggregateid | the key's bytes; NULL without a key | `table.field.event.key`, with `key.converter` BinaryDataConverter
+|
 | type | name of the value's class | place it as a header with `table.fields.additional.placement=type:header` |
-| payload | the value's bytes; NULL for a tombstone | `table.field.event.payload`, with `value.converter` BinaryDataConverter |
-| partition, timestamp_ms | as given, or NULL; when it was sent | `…additional.placement=partition:partition`, `table.field.event.timestamp` |
+| payload | the value's bytes; NULL for a tombstone | `table.field.event.payload`, with `value.converter`
+BinaryDataConverter |
+| partition, timestamp_ms | as given, or NULL; when it was sent | `…additional.placement=partition:partition`,
+`table.field.event.timestamp` |
 | headers | a JSON array of [name, value in base64 or null] | not routed |
 | position, published_ms | the order of sending; when it was published, where rows are kept | not routed |
 """
@@ -65,7 +68,7 @@ class Outbox(Extension):
         engine: of the database whose transactions send.
         relay: publish while the app runs.
         keep: keep published rows, with the time; pruning them is up to you. By default they are deleted.
-        poll_interval_s: interval of looking without a notification. Commits of the relay's process notify it; on
+        poll_interval_s: interval of polling without a notification. Commits of the relay's process notify it; on
             PostgreSQL all commits do.
         notify: notify the relay by NOTIFY on PostgreSQL, which serialises commits briefly; False relies on polling.
         create_tables: create missing tables at start; False for services with migrations.
@@ -99,7 +102,7 @@ class Outbox(Extension):
         self._relay: Relay | None = None
 
     async def create_tables(self) -> None:
-        """Create missing tables; safe when several instances do so at once."""
+        """As `create_all`."""
         await create_all(self._engine, self._tables)
 
     async def send(
@@ -143,7 +146,7 @@ class Outbox(Extension):
         key: K | None = None,
         **options: Unpack[SendOptions],
     ) -> UUID:
-        """As `send`, for code without an event loop. `prepare` the topic before, or run the app.
+        """As `send`, for code without an event loop; `prepare` the topic before, or run the app.
 
         Raises:
             Unencodable: the value or the key is of another type.
@@ -155,7 +158,7 @@ class Outbox(Extension):
         return UUID(str(row["id"]))
 
     async def prepare(self, *topics: Topic[Any, Any]) -> None:
-        """Cache schemas, so that sending makes no request. `send` does so on first use.
+        """Cache schemas, so that sending makes no request; `send` does so on first use.
 
         Raises:
             RegistryUnreachable, RegistryRefused: a schema cannot be registered.
@@ -179,7 +182,7 @@ class Outbox(Extension):
         ]
 
     def relay(self, app: "RunningService") -> Relay:
-        """Make a relay with an app's brokers and producer options. An asynchronous context manager."""
+        """Make a relay, an async context manager, with an app's brokers and producer options."""
         return Relay(
             self._engine,
             self._tables,
@@ -198,7 +201,6 @@ class Outbox(Extension):
     # Lifecycle of the app
 
     async def starting(self, app: "RunningService") -> None:
-        """Create tables; start publishing."""
         if self._create_tables:
             await through_outages(self.create_tables, f"app {app.name}")
         if self._relays:
@@ -213,7 +215,7 @@ class Outbox(Extension):
         await self.close()
 
     async def settle(self) -> bool:
-        """Wait until every committed row is published, if this app publishes. Return whether one was not."""
+        """Wait until every committed row is published, if this app publishes; return whether one was not."""
         waited = False
         while (relay := self._relay) is not None:
             relay.worked.clear()

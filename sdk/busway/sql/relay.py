@@ -9,10 +9,11 @@ session: behind PgBouncer the relay's engine needs session pooling or the databa
 transaction pooling.
 
 A round reads the first rows, publishes them, and deletes the acknowledged ones. It has no cursor, so the next round
-finds rows with early positions that commit late. Rows of one key are published one by one, different keys concurrently.
+includes rows with early positions that commit late. Rows of one key are published one by one, different keys
+concurrently.
 
-Delivery is at least once: rows acknowledged but not deleted before a relay ends are published again, with the same
-header `busway_outbox-id`. A consumer that must not see duplicates keeps the ids, or is idempotent by key.
+At least once: rows acknowledged but not deleted before a relay ends are published again, with the same header
+`busway_outbox-id`. A consumer keeps the ids, or is idempotent by key.
 """
 
 import asyncio
@@ -50,17 +51,11 @@ METADATA_TIMEOUT_MS: Final = 5_000
 
 
 def channel(tables: Tables) -> str:
-    """Return the NOTIFY channel of PostgreSQL for new rows."""
     return str(tables.outbox.fullname)
 
 
 class Relay:
-    """Publishes the outbox while its block runs.
-
-    Args:
-        keep: mark rows instead of deleting them.
-        poll_interval_s: interval of looking without a notification.
-    """
+    """Publishes the outbox while its block runs; arguments as for `Outbox`."""
 
     def __init__(
         self,
@@ -87,11 +82,9 @@ class Relay:
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.published = 0
-        """Rows published and deleted, or marked."""
         self.worked = asyncio.Event()
-        """Set after each round; the waiting caller clears it."""
+        """Set after each round; the waiter clears it."""
         self.leading = asyncio.Event()
-        """Set while this relay leads."""
 
     async def __aenter__(self) -> "Relay":
         self._loop = asyncio.get_running_loop()
@@ -116,7 +109,6 @@ class Relay:
             await asyncio.wait([self._task])
 
     def look(self) -> None:
-        """Wake the relay."""
         self._woken.set()
 
     def _returned(self, _connection: Any, record: Any) -> None:
@@ -147,7 +139,6 @@ class Relay:
 
     @contextlib.asynccontextmanager
     async def _producing(self) -> AsyncIterator[Producer]:
-        """Run a producer without a final flush. Unacknowledged rows stay in the table."""
         producer = Producer(self._bootstrap_servers, **self._options)
         await producer.start()
         try:
@@ -203,7 +194,6 @@ class Relay:
     # Rounds
 
     async def _round(self, connection: AsyncConnection, producer: Producer) -> bool:
-        """Publish the first rows; return whether there were any."""
         rows = (await connection.execute(self._first())).all()
         chains: dict[Any, list[Row[Any]]] = defaultdict(list)
         for row in rows:
@@ -236,7 +226,7 @@ class Relay:
         return select(self._table).where(*conditions).order_by(columns.position).limit(ROUND_ROWS)
 
     async def _publish(self, producer: Producer, chain: Sequence[Row[Any]]) -> list[int]:
-        """Publish rows of one key in order up to the first failure. Return acknowledged positions."""
+        """Publish rows of one key in order up to the first failure; return acknowledged positions."""
         done = []
         for row in chain:
             try:

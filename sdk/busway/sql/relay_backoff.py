@@ -17,14 +17,12 @@ from busway.sql.outages import WAITS
 from busway_protocol.errors import ErrorCode
 
 MAX_HELD: Final = 100
-"""Limit of waits. At the limit a failure holds its topic instead of a key or row."""
+"""Limit of waits; at the limit a failure holds its topic instead of a key or row."""
 _ITS_OWN: Final = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """Topics, keys and rows to skip now."""
-
     topics: frozenset[str]
     keys: frozenset[tuple[str, bytes]]
     positions: frozenset[int]
@@ -34,11 +32,7 @@ _What = str | tuple[str, bytes] | int
 
 
 class Holds:
-    """Backoff by topic, by (topic, key), and by position without a key.
-
-    Args:
-        chance: random numbers below 1 for jitter.
-    """
+    """Backoff by topic, by (topic, key), and by position without a key; `chance` is random below 1, for jitter."""
 
     def __init__(self, chance: Callable[[], float]) -> None:
         self._chance = chance
@@ -59,13 +53,11 @@ class Holds:
         return wait_s
 
     def succeeded(self, topic: str, key: bytes | None, position: int) -> None:
-        """Remove the waits of a published row."""
         if self._waits:
             self._waits.pop(topic, None)
             self._waits.pop((topic, key) if key is not None else position, None)
 
     def now(self, now_s: float) -> Held:
-        """Return what is held at that time."""
         held = [what for what, (_, until_s) in self._waits.items() if until_s > now_s]
         return Held(
             topics=frozenset(what for what in held if isinstance(what, str)),
@@ -79,7 +71,7 @@ class Holds:
 
 
 def is_its_own(problem: Exception) -> bool:
-    """Return whether the record's content failed. Others of its topic may pass."""
+    """Return whether the record's content failed; others of its topic may pass."""
     if not isinstance(problem, BuswayError):
         return True  # ValueError: partition or timestamp
     return is_too_large(problem) or (isinstance(problem, BrokerError) and problem.code in _ITS_OWN)

@@ -1,8 +1,9 @@
 """Busway's tables in a service's database.
 
 Here: `Tables`, their columns, creation.
-Not here: reading and writing (`inbox`, `outbox`, `relay`). A service with migrations adds `TABLES.metadata` to
-Alembic's metadata and passes `create_tables=False`.
+Not here: reading and writing (`inbox`, `outbox`, `relay`).
+
+A service with migrations adds `TABLES.metadata` to Alembic's metadata and passes `create_tables=False`.
 """
 
 from typing import Final
@@ -66,7 +67,8 @@ class Tables:
         )
         """The floor of each partition: all below it is finished. 0 before the first commit.
 
-        `started` is the group's first offset; `topic_id` tells a deleted topic from its successor of the same name.
+        `started` is the group's first offset; `topic_id` distinguishes a deleted topic from its successor of the same
+        name.
         """
         position = BigInteger().with_variant(Integer, "sqlite")
         self.outbox: Table = Table(
@@ -85,7 +87,7 @@ class Tables:
             schema=schema,
             sqlite_autoincrement=True,
         )
-        """Records to publish, in Debezium's outbox columns and more. See `outbox`."""
+        """Records to publish; columns in `outbox`."""
         unpublished = self.outbox.c.published_ms.is_(None)
         Index(
             f"{prefix}outbox_unpublished",
@@ -95,7 +97,6 @@ class Tables:
         )
 
     def create(self, connection: Connection) -> None:
-        """Create missing tables; safe when several instances do so at once."""
         if connection.dialect.name == "postgresql":
             # IF NOT EXISTS does not prevent a collision of concurrent creations of a type.
             connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": _LOCK_NAME})
@@ -106,7 +107,7 @@ class Tables:
 
 
 TABLES: Final = Tables()
-"""The tables under default names: `busway_inbox`, `busway_floors`, `busway_outbox`."""
+"""Default names: `busway_inbox`, `busway_floors`, `busway_outbox`."""
 
 
 async def create_all(engine: AsyncEngine, tables: Tables = TABLES) -> None:
@@ -116,11 +117,7 @@ async def create_all(engine: AsyncEngine, tables: Tables = TABLES) -> None:
 
 
 def check_dialect(engine: AsyncEngine, what: str) -> None:
-    """Refuse untested databases.
-
-    Raises:
-        BadDeclaration: neither SQLite nor PostgreSQL.
-    """
+    """Raise `BadDeclaration` for databases other than SQLite and PostgreSQL."""
     if engine.dialect.name not in DIALECTS:
         raise BadDeclaration(
             f"{what} works with PostgreSQL (postgresql+psycopg://…) and SQLite (sqlite+aiosqlite:///…), "

@@ -1,6 +1,6 @@
 """Ids and end offsets of topics.
 
-Here: asking the brokers.
+Here: requesting them.
 Not here: the inbox's conclusions (`inbox`).
 """
 
@@ -18,17 +18,12 @@ _END = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicState:
-    """The state of a partition's topic.
-
-    Attributes:
-        topic_id: None from brokers before KIP-516.
-    """
+    """State of a partition's topic; `topic_id` is None from brokers before KIP-516."""
 
     topic_id: UUID | None
     end: int
 
     def is_other_than(self, topic_id: UUID | None) -> bool:
-        """Return whether both ids are present and differ."""
         return self.topic_id is not None and topic_id is not None and self.topic_id != topic_id
 
 

@@ -34,7 +34,7 @@ _IN: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name on first use. Every pytest run imports this package for the plugin."""
+    """Load a name on first use; every pytest run imports this package for the plugin."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_IN.get(name, "busway.testing.bus")), name)

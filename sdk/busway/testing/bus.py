@@ -1,7 +1,7 @@
 """`app.test()`: an app on a fresh broker and registry, on real sockets, in this process.
 
-Here: starting and stopping them, and the operations of a test.
-Not here: the app's time (`clock`), killing the app at a step (`crash`). Nothing is faked.
+Here: starting and stopping them, and a test's operations.
+Not here: the app's time (`clock`), killing the app at a step (`crash`).
 """
 
 import asyncio
@@ -56,11 +56,7 @@ class Broker(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Addresses and broker of a test bus.
-
-    Attributes:
-        bootstrap_servers, schema_registry: addresses for clients.
-    """
+    """Addresses and broker of a test bus."""
 
     bootstrap_servers: str
     schema_registry: str
@@ -106,7 +102,7 @@ class TestBus:
     async def send(
         self, topic: Topic[K, V], value: V | None, key: K | None = None, *, headers: Headers = ()
     ) -> RecordMetadata:
-        """Write a record from outside the app. Works while the app is stopped or killed.
+        """Write a record from outside the app, which may be stopped or killed.
 
         Raises:
             Unencodable: the value or the key is of another type.
@@ -127,13 +123,12 @@ class TestBus:
         return await (await self._writer.send(topic.name, value_bytes, key_bytes, headers=headers))
 
     async def close(self) -> None:
-        """Disconnect."""
         if self._writer is not None:
             await self._writer.stop()
         await self._serdes.close()
 
     async def settle(self, timeout_s: float = SETTLE_S) -> None:
-        """Wait until subscribed topics are handled and extensions done. An `Outbox` has then published.
+        """Wait until subscribed topics are handled and extensions done: an `Outbox` has then published.
 
         Includes records that the app or its handlers sent.
 
@@ -221,7 +216,7 @@ class TestBus:
     # Restarts and crashes
 
     async def restart(self) -> None:
-        """Stop the app, draining, and start it from its committed offsets. Return once it has partitions."""
+        """Stop the app, draining, and start it from its committed offsets; return once it has partitions."""
         with self._clock.passing():
             await self.app.stop()
         await self._start()
@@ -260,13 +255,13 @@ class TestBus:
         await self._start()
 
     async def restart_broker(self) -> None:
-        """Restart the broker cleanly under the running app. Port and data stay."""
+        """Restart the broker cleanly under the running app; port and data stay."""
         broker = self._broker()
         await broker.stop()
         await broker.start()
 
     async def crash_broker(self) -> None:
-        """Kill the broker and start it again under the running app. It recovers its data."""
+        """Kill the broker and start it again under the running app; it recovers its data."""
         broker = self._broker()
         await broker.crash()
         await broker.start()
@@ -280,12 +275,12 @@ class TestBus:
 
         Waits end in order, each after everything due before it is done. The app's time covers waits between attempts,
         the commit interval, windows of batches, an `Outbox`'s waits, and each `asyncio.sleep`, `asyncio.timeout` and
-        `loop.call_later` of handlers, dependencies, extensions, the lifespan and their tasks. Nothing else ends them.
+        `loop.call_later` of handlers, dependencies, extensions, the lifespan and their tasks.
 
         Real time drives clients, broker and registry with their timers (linger, sessions, requests, retention), reading
-        of tables, the drain of a stopping app, the test's waits, and `time`, `datetime` and record timestamps. While
-        the bus starts or stops the app, the app's time is real too. Calls in an executor of the event loop are waited
-        for; other threads and processes are not.
+        of tables, the drain of a stopping app, the test's waits, `time`, `datetime` and record timestamps and, while
+        the bus starts or stops the app, the app's time. Calls in an executor of the event loop are waited for; other
+        threads and processes are not.
 
         Raises:
             ValueError: waits are skipped on this bus.
@@ -297,11 +292,7 @@ class TestBus:
         await self._clock.advance(seconds)
 
     async def _given(self) -> None:
-        """Wait until the app has received all records, or takes none. It takes none when full, stopped or killed.
-
-        Raises:
-            AssertionError: not within `SETTLE_S`.
-        """
+        """Wait until the app has received all records, at most `SETTLE_S`; a full, stopped or killed app takes none."""
         if self.app.worker is None:
             return
         consumer = self.app.worker.consumer
@@ -367,16 +358,7 @@ async def _is_behind(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> 
 
 @contextlib.asynccontextmanager
 async def running_test_bus(app: Application, *, clock: ClockName = "skip") -> AsyncIterator[TestBus]:
-    """Run the app on a fresh broker and registry within the block.
-
-    Args:
-        app: not running.
-        clock: "skip": waits between attempts take no time; "manual": only `TestBus.advance` moves the app's time.
-
-    Raises:
-        MissingExtra: the registry's packages are not installed.
-        NotRunning: the app is running already; it keeps running.
-    """
+    """Run the app on a fresh broker and registry within the block; clock and errors as in `App.test`."""
     _refuse_running(app)
     async with running_cluster() as cluster, bus_on(cluster, app, clock=clock) as bus:
         yield bus
@@ -384,11 +366,6 @@ async def running_test_bus(app: Application, *, clock: ClockName = "skip") -> As
 
 @contextlib.asynccontextmanager
 async def running_cluster() -> AsyncIterator[Cluster]:
-    """Run a fresh broker and registry in this process.
-
-    Raises:
-        MissingExtra: the registry's packages are not installed.
-    """
     need("registry", "app.test()")
     from busway_bus.testing.local_cluster import LocalCluster
     from busway_registry.config import RegistryConfig

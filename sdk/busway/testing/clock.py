@@ -1,6 +1,6 @@
 """The app's time under test.
 
-Here: skipped waits between attempts (`SkippedTime`), and time that only the test advances (`ManualTime`).
+Here: skipped waits between attempts, and time that only the test advances.
 Not here: the two clocks of an event loop (`frozen_time`).
 """
 
@@ -26,7 +26,7 @@ class Clock(Protocol):
         """Start the app within. Its time passes, and tasks created are the app's."""
 
     def passing(self) -> AbstractContextManager[None]:
-        """Run the app's time in real time within the block."""
+        """Run the app's time in real time."""
 
     def note_activity(self) -> None:
         """Note that the app has done something."""
@@ -45,7 +45,6 @@ class SkippedTime:
         self.waited_s: list[float] = []
 
     async def sleep(self, seconds: float) -> None:
-        """Yield to the event loop once."""
         self.waited_s.append(seconds)
         await asyncio.sleep(0)
 
@@ -66,10 +65,8 @@ class SkippedTime:
 
 
 class ManualTime:
-    """A clock that only `advance` moves.
-
-    Attributes:
-        stirred: set when a wait between attempts begins; the waiting caller clears it.
+    """A clock that only `advance` moves; `stirred` is set when a wait between attempts begins, and cleared by the
+    waiter.
     """
 
     def __init__(self, time: FrozenTime) -> None:
@@ -90,11 +87,9 @@ class ManualTime:
 
     @property
     def due_s(self) -> tuple[float, ...]:
-        """Ends of the current waits between attempts, soonest first."""
         return tuple(sorted(self._due))
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until the test has advanced so far."""
         self.waited_s.append(seconds)
         due_s = self.now_s + seconds
         self._due.append(due_s)

@@ -1,6 +1,6 @@
 """Killing an app under test at a named step, as a process is killed.
 
-Here: waiting for the step, and dropping everything without notice to peers.
+Here: waiting for the step, dropping everything without notice to peers.
 Not here: restarting (`bus`).
 """
 
@@ -51,17 +51,14 @@ class Probe(Extension):
         self._ids: list[str] = []
 
     async def starting(self, app: RunningService) -> None:
-        """Reset for a start or restart of the app."""
         self.at, self._ending = None, False
         self.came.clear()
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Note the assignment; the other extensions have prepared these partitions already."""
         self.came.set()
         return {}
 
     def finished(self, handling: Handling) -> None:
-        """Report progress to the clock. A retry waits or calls the handler next, and is not reported."""
         if handling.outcome != "retried":
             self._clock.note_activity()
 
@@ -80,7 +77,6 @@ class Probe(Extension):
         await asyncio.Event().wait()
 
     def arm(self, point: str) -> None:
-        """Kill the app at its next arrival at that step."""
         crash_points(point)
         assert self.point is None, f"the app is to be killed at {self.point} already"
         self.point, self.at = point, None
@@ -143,12 +139,7 @@ class Probe(Extension):
 
 
 async def first_of(event: asyncio.Event, app: Application, otherwise: str) -> None:
-    """Wait until the event is set.
-
-    Raises:
-        Exception: the reason for which the app stopped by itself before.
-        AssertionError: neither happened in time.
-    """
+    """Wait until the event is set; raise why the app stopped before, or `AssertionError` if late."""
     if not await _either(event, app, otherwise):
         await app.wait()
         raise NotRunning(f"app {app.name} was stopped")

@@ -1,13 +1,10 @@
 """The time of an app under test, frozen until the test advances it.
 
-Here: `FrozenTime`, a second clock on one event loop.
-Not here: choosing the clock of a wait (`busway.net.clock`), a test bus's use of it (`clock`).
+Here: a second clock on one event loop; for its scope see `TestBus.advance`.
+Not here: choosing the clock of a wait (`busway.net.clock`), its use by a test bus (`clock`).
 
-Frozen: waits between attempts, the commit interval, windows of batches, an outbox's intervals, and all asyncio waits
-and deadlines of handlers, dependencies, extensions, the lifespan and their tasks. Real: clients, broker, registry,
-reading of tables, a drain, the test, wall clocks. So joining a group, reconnecting and heartbeats need no `advance`.
-
-A timer belongs to the app where `WAITS_IN` of its context is not `Time.REAL`; tasks inherit it from the app's start.
+Since clients, broker and registry keep real time, joining a group, reconnecting and heartbeats need no `advance`. A
+timer belongs to the app where `WAITS_IN` of its context is not `Time.REAL`; tasks inherit it from the app's start.
 """
 
 import asyncio
@@ -28,21 +25,19 @@ REACT_S: Final = 20.0
 _CALM_S: Final = 0.001
 """Silence on all sockets required before time advances."""
 _BRIEF_S: Final = 0.02
-"""A real timer due this soon delays the advance. Example: a producer's batch."""
+"""A real timer due this soon delays the advance, such as a producer's batch."""
 _BRIEF_MAX_S: Final = 0.2
 """Longest delay by a chain of such timers."""
 _SAME_S: Final = 1e-6
 """Closer moments count as equal, because sums of floats are inexact."""
 _TICK_S: Final = 1e-9
-"""Advance by a wait that is over already. Otherwise a loop that waits for a rest too small to add would never end."""
+"""Advance by a wait that is over already; a rest too small to add would otherwise loop forever."""
 
 
 class FrozenTime:
     """The app's clock while installed on an event loop.
 
-    Attributes:
-        now_s: the app's `loop.time()`.
-        awaits_reaction: a wait between attempts has ended without any effect so far.
+    `now_s` is the app's `loop.time()`. `awaits_reaction`: a wait between attempts has ended without any effect so far.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -64,7 +59,7 @@ class FrozenTime:
     # For the test
 
     async def advance(self, seconds: float) -> None:
-        """Advance time: waits end in order, each after everything due before it. New ones may end, too.
+        """End waits in order, each after everything due before it; new ones may end, too.
 
         Raises:
             AssertionError: due work was not done within `REACT_S`.
@@ -75,7 +70,6 @@ class FrozenTime:
         await done
 
     async def sleep(self, seconds: float) -> None:
-        """Wait in the app's time, whatever the caller's context."""
         done = self._loop.create_future()
         timer = self._arm(self.now_s + seconds, lambda: done.done() or done.set_result(None), ())
         try:
@@ -105,12 +99,10 @@ class FrozenTime:
             WAITS_IN.reset(token)
 
     def left_s(self) -> float | None:
-        """Return the time until the app's next wait ends; None without waits."""
         self._forget_cancelled()
         return self._timers[0][0] - self.now_s if self._timers else None
 
     def even(self) -> float:
-        """Move to the next whole second and return it."""
         self.now_s = float(math.ceil(self.now_s))
         return self.now_s
 
@@ -146,7 +138,7 @@ class FrozenTime:
         return future
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Replace the loop's `selector.select`. Without ready sockets, time advances if the test wants it."""
+        """Replace `selector.select`: without ready sockets, time advances to the test's target."""
         self._pass()
         if self._end_waits():
             return self._poll(0)
@@ -181,14 +173,12 @@ class FrozenTime:
         return timer
 
     def _pass(self) -> None:
-        """Add the real time elapsed since the last call, within `passing`."""
         now_s = OS.monotonic_s()
         if self._passing:
             self.now_s += now_s - self._passed_at_s
         self._passed_at_s = now_s
 
     def _move(self) -> None:
-        """Advance to the next wait's end, or to the test's target."""
         self._forget_cancelled()
         until_s, _, done = self._targets[0]
         due_s = self._timers[0][0] if self._timers else math.inf
@@ -203,7 +193,6 @@ class FrozenTime:
         self._moved_at_s = OS.monotonic_s()
 
     def _end_waits(self) -> bool:
-        """Run the due timers; return whether any was due."""
         ended = False
         self._forget_cancelled()
         while self._timers and self._timers[0][0] <= self.now_s:
@@ -238,8 +227,7 @@ def _run_unless_cancelled(timer: asyncio.TimerHandle) -> None:
 def frozen_time() -> Iterator[FrozenTime]:
     """Freeze the app's time on the running event loop within the block.
 
-    Raises:
-        ValueError: not one of asyncio's selector loops.
+    `ValueError` unless it is asyncio's selector loop.
     """
     loop: Any = asyncio.get_running_loop()
     if (time := getattr(loop, "busway_time", None)) is not None:  # another test bus on the same loop

@@ -5,8 +5,10 @@ Not here: the started code, which is imported on first use.
 
 | fixture | gives |
 |---|---|
-| `busway_cluster` | a fresh broker and registry: `bootstrap_servers`, `schema_registry`; for plain tests and coroutines |
-| `busway_bus` | `async with busway_bus(app) as bus`: an app on that cluster, as `app.test()`; several apps may share it |
+| `busway_cluster` | a fresh broker and registry: `bootstrap_servers`, `schema_registry`; for plain tests and coroutines
+|
+| `busway_bus` | `async with busway_bus(app) as bus`: an app on that cluster, as `app.test()`; several apps may share it
+|
 """
 
 from collections.abc import Callable, Iterator

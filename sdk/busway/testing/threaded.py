@@ -17,8 +17,6 @@ START_S: Final = 20.0
 
 
 class _Elsewhere:
-    """A proxy of a broker in another event loop."""
-
     def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
         self._broker = broker
         self._loop = loop
@@ -38,11 +36,7 @@ class _Elsewhere:
 
 @contextlib.contextmanager
 def cluster_in_thread() -> Iterator[Cluster]:
-    """Run a fresh broker and registry in a thread within the block.
-
-    Raises:
-        MissingExtra: the registry's packages are not installed; the text names the extra.
-    """
+    """Run a fresh broker and registry in a thread within the block."""
     started: Future[tuple[Cluster, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def run() -> None:

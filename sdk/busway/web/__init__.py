@@ -1,7 +1,6 @@
 """A service's HTTP side: `pip install 'busway[web]'`.
 
-Here: the public names.
-Not here: imports of `import busway`; only services with HTTP load this package.
+Here: the public names; `import busway` does not load them.
 
     from busway.web import Web, application, json_response, read_json
 

@@ -1,7 +1,7 @@
 """JSON bodies of requests and responses.
 
-Here: responses, refusals, and decoding bodies to types.
-Not here: event streams (`events`), the server (`server`). Every refusal is `{"error": text}`.
+Here: responses, refusals, and decoding bodies to types. Every refusal is `{"error": text}`.
+Not here: event streams (`events`), the server (`server`).
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from busway.errors import BuswayError
 
 T = TypeVar("T")
 MAX_BODY_BYTES: Final = 1024 * 1024
-"""Default limit of a record's size, too."""
+"""Default limit of a body; also that of a record's size."""
 _JSON: Final = "application/json"
 
 
@@ -69,7 +69,7 @@ async def read_json(request: Request, kind: type[T], *, max_bytes: int = MAX_BOD
 
 
 def _field_first(text: str) -> str:
-    """Put the field first. Msgspec puts it last: ``Expected `int`, got `str` - at `$.stops[0].at` ``."""
+    """Put the field first; msgspec puts it last: ``Expected `int`, got `str` - at `$.stops[0].at` ``."""
     what, has_path, where = text.partition(" - at `$")
     return f"{where.rstrip('`').lstrip('.') if has_path else 'the body'}: {what}"
 
@@ -82,7 +82,6 @@ def application(
     `Refused` and Starlette's own errors keep their status; a `BuswayError`, such as an unreachable bus, is 503.
 
     Args:
-        routes: of the service.
         handlers: for further exceptions, as in Starlette.
     """
     return Starlette(

@@ -32,12 +32,11 @@ def event_stream(
     pause_s: float = PAUSE_S,
     keep_alive_s: float = KEEP_ALIVE_S,
 ) -> Response:
-    """Stream a queue's changes as `data:` lines with a JSON array each. A comment keeps a quiet stream alive.
+    """Stream a queue's changes as `data:` lines with a JSON array each; a comment keeps a quiet stream alive.
 
     Changes during a pause are merged. The stream ends when the client disconnects or the server stops.
 
     Args:
-        request: to respond to.
         listening: entered at the stream's start, left at its end; such as `Feed.listening()` or `Table.changes()`.
         key: of merged changes only the newest of each key is sent.
         first: its result is the first event; called after `listening` was entered, so that no change is missed.
@@ -67,7 +66,7 @@ def event_stream(
 
 
 async def _next(queue: "asyncio.Queue[T]", closing: asyncio.Event, wait_s: float) -> list[T]:
-    """Return all queued changes, or wait for one. Empty after the timeout or when the server stops."""
+    """Return all queued changes, or wait for one; empty after the timeout or when the server stops."""
     changes: list[T] = []
     if queue.empty():
         arrived = asyncio.ensure_future(queue.get())

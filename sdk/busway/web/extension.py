@@ -73,7 +73,6 @@ class Web(Extension):
     # Paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve health and metrics; pass other paths to the service's application."""
         own = {"/health/live": self._live, "/health/ready": self._ready, "/metrics": self._metrics}
         answer = own.get(scope.get("path", "")) if scope["type"] == "http" else None
         if answer is None:
@@ -96,7 +95,6 @@ class Web(Extension):
     # Calls by the app
 
     async def starting(self, app: "RunningService") -> None:
-        """Start serving, and print the address."""
         await self.metrics.starting(app)
         host, port = self.host, self.port
         if port is None and (given := os.environ.get(ADDRESS_VARIABLE)):
@@ -111,7 +109,6 @@ class Web(Extension):
         sys.stdout.flush()
 
     async def stopped(self, app: "RunningService") -> None:
-        """Finish requests and close."""
         self.url = None
         try:
             await self._stack.aclose()
@@ -119,21 +116,16 @@ class Web(Extension):
             await self.metrics.stopped(app)
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Forward to the metrics."""
         return await self.metrics.assigned(partitions)
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Forward to the metrics."""
         await self.metrics.revoked(partitions)
 
     def around(self, route: "Route", call: Call) -> Call:
-        """Forward to the metrics."""
         return self.metrics.around(route, call)
 
     def finished(self, handling: Handling) -> None:
-        """Forward to the metrics."""
         self.metrics.finished(handling)
 
     async def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Forward to the metrics."""
         await self.metrics.committed(offsets)

@@ -12,11 +12,11 @@ from busway.web.bodies import Refused
 K = TypeVar("K")
 V = TypeVar("V")
 RETRY_AFTER_S: Final = 1
-"""Retry-After. Usually an assignment is under way, or another instance has the partition."""
+"""Seconds of Retry-After: usually an assignment is under way, or another instance has the partition."""
 
 
 def not_here(what: str) -> Refused:
-    """Return 503 with Retry-After. Another instance, or soon this one, may have the row."""
+    """Return 503 with Retry-After: another instance, or soon this one, may have the row."""
     refused = Refused(503, f"{what} is not here now: its partition is with another instance, or on its way; try again")
     refused.headers = {"Retry-After": str(RETRY_AFTER_S)}
     return refused

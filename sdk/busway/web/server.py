@@ -18,19 +18,18 @@ from busway.net.listening import MAX_PORT, CannotListen, bind, in_url, is_this_m
 
 
 class BadAddress(CannotListen, BadDeclaration):
-    """An invalid address, or one that needs `insecure`. A retry does not help."""
+    """An invalid address, or one that needs `insecure`; a retry does not help."""
 
 
 @contextlib.asynccontextmanager
 async def serving(
     asgi: ASGIApp, *, host: str = "127.0.0.1", port: int = 0, insecure: bool = False
 ) -> AsyncIterator[str]:
-    """Serve an ASGI application, with its lifespan, within the block. Yields the address.
+    """Serve an ASGI application, with its lifespan, within the block; yield the address.
 
     At the end streams of `event_stream` end at once, current requests within 5 s.
 
     Args:
-        asgi: the application.
         host: beyond this machine only with `insecure`.
         port: 0 takes a free one.
         insecure: the network is trusted; Busway adds no authentication.
@@ -52,7 +51,7 @@ async def serving(
 
 
 def parse_address(given: str) -> tuple[str | None, int]:
-    """Split `[HOST:]PORT` into host, or None, and port. An IPv6 host is in brackets.
+    """Split `[HOST:]PORT` into host, or None, and port; an IPv6 host is in brackets.
 
     Raises:
         BadAddress: another format.
@@ -64,6 +63,6 @@ def parse_address(given: str) -> tuple[str | None, int]:
 
 
 def closing_of(request: HTTPConnection) -> asyncio.Event:
-    """Return the event set when the request's server stops. Never set by other servers than `serving`."""
+    """Return the event set when the request's server stops; never set by other servers than `serving`."""
     closing: Any = request.scope.get(http_server.CLOSING)
     return closing if isinstance(closing, asyncio.Event) else asyncio.Event()

@@ -34,4 +34,4 @@ async def test_a_handler_that_keeps_the_event_loop_is_named(
         await bus.settle()
     (line,) = [text for text in caplog.messages if "handle has kept the event loop" in text]
     assert ".py:" in line
-    assert any("the event loop goes on after" in text for text in caplog.messages)
+    assert any("the event loop runs again after" in text for text in caplog.messages)

@@ -311,7 +311,7 @@ async def test_a_member_that_waits_on_a_connection_is_not_fenced_for_another() -
             while not others():
                 await asyncio.sleep(0)
         key, other = ("g", others()[0]), Peer()
-        groups.connections.heard(other, key, 1)
+        groups.connections.request_received(other, key, 1)
         other.closed(by_client=True)
         other.left()
         async with asyncio.timeout(patient(10)):

@@ -225,7 +225,7 @@ async def test_many_members_are_fenced_a_few_at_a_time() -> None:
         peers = [Peer() for _ in range(count)]
         for number, peer in enumerate(peers):
             result = await groups.consumer_heartbeat("g", joining(f"m{number}"))
-            groups.connections.heard(peer, ("g", result.member_id), 1)
+            groups.connections.request_received(peer, ("g", result.member_id), 1)
         for peer in peers:
             peer.closed(by_client=True)
             peer.left()

@@ -10,6 +10,7 @@ import pytest
 from tests.support.raw_client import RawClient, frame
 
 from busway_bus.server.connection import Connection
+from busway_bus.server.dispatch import BROKER
 from busway_bus.server.transport_stream import TransportStream
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -54,7 +55,7 @@ async def test_an_answer_that_has_not_begun_is_closed(cluster: LocalCluster, req
     assert cluster.node is not None
     (partition,) = (each for each in cluster.node.services.replicas.local if each.topic == "t")
     listeners = cluster.node._listeners
-    stream = TransportStream(partial(listeners._accept, "PLAINTEXT"), listeners._shared)
+    stream = TransportStream(partial(listeners._accept, "PLAINTEXT", BROKER), listeners._shared)
     stream.connection_made(Nowhere())
     data = frame(request_, version)
     stream.get_buffer(-1)[: len(data)] = data

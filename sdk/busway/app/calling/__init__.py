@@ -1,4 +1,4 @@
-"""Calling a handler: its arguments, its dependencies, and the layers around it.
+"""Calling a handler.
 
-`binding` maps parameters, `depends` has the markers for what is not in the record, `layers` wraps the call.
+`binding` maps parameters, `depends` has `Depends` and `Context`, `layers` wraps the call.
 """

@@ -1,7 +1,7 @@
 """A handler's signature → its call.
 
-Here: what each parameter gets, and the refusal, at declaration, of one that nothing fits.
-Not here: creating dependencies (`depends`), what surrounds a call (`layers`).
+Here: what each parameter gets; refusing, at declaration, parameters that nothing fits.
+Not here: creating dependencies (`depends`), layers (`layers`).
 
 | parameter | gets |
 |---|---|
@@ -12,8 +12,8 @@ Not here: creating dependencies (`depends`), what surrounds a call (`layers`).
 | annotated `ConsumerRecord` | the whole record |
 | named `key`, `headers`, `topic`, `partition`, `offset`, `timestamp_ms` | that part of the record |
 
-With `batch=`: `list` or `Sequence` of the value type, or of `ConsumerRecord`; and `topic` and `partition`. Parameters
-of a dependency are bound in the same way.
+With `batch=`: `list` or `Sequence` of the value type or of `ConsumerRecord`, `topic`, `partition`. Parameters of a
+dependency are bound in the same way.
 """
 
 import functools
@@ -50,12 +50,6 @@ Overrides = Mapping[Callable[..., Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A handler whose parameters are bound.
-
-    Attributes:
-        call: takes a record, or the list of a batch.
-    """
-
     call: Callable[[Any], Awaitable[Any]]
     dependencies: tuple[Dependency, ...]
 
@@ -64,13 +58,8 @@ class Bound:
 class Binder:
     """Binding of the parameters of one handler and its dependencies.
 
-    Attributes:
-        topics: that the handler reads.
-        batch: whether it takes batches.
-        transaction: whether there is a `tx`.
-        group: of the handler's queue; None for the app's own.
-        shared: of the running app; None while handlers are only declared.
-        overrides: replacements of dependencies: another function, or a value that is not callable.
+    `transaction`: whether there is a `tx`. `group`: of a queue, else None. `shared`: None while handlers are only
+    declared. `overrides`: functions or values that replace dependencies.
     """
 
     topics: Sequence[Topic[Any, Any]]
@@ -83,11 +72,7 @@ class Binder:
     inside: tuple[Callable[..., Any], ...] = ()
 
     def bind(self, function: Callable[..., Any]) -> Bound:
-        """Bind a handler; a plain function runs in a thread, so it may block.
-
-        Raises:
-            BadDeclaration: a parameter cannot be bound; names file, line and parameter.
-        """
+        """Bind a handler; `BadDeclaration` with file, line and parameter if one cannot be bound."""
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise refusal(function, "has a yield, so a call would handle nothing; return instead")
         parts = self.parts(function)
@@ -97,11 +82,6 @@ class Binder:
         return Bound(_call(function, typing.cast("Mapping[str, Get]", parts), self.shared), ())
 
     def parts(self, function: Callable[..., Any]) -> Parts:
-        """Return what each parameter gets.
-
-        Raises:
-            BadDeclaration: nothing fits one of them.
-        """
         try:
             signature = inspect.signature(function)
             hints = typing.get_type_hints(_annotated(function), include_extras=True)
@@ -132,10 +112,9 @@ class Binder:
         return {**parts, **self._taken(function, values)}
 
     def _taken(self, function: Callable[..., Any], values: Mapping[str, tuple[inspect.Parameter, Any, Get]]) -> Parts:
-        """Choose the parameter for the value: the one without a default, else the first.
+        """Choose the value's parameter: the one without a default, else the first.
 
-        A dependency's parameter with a default keeps it, unless it is annotated with the record's class: `limit=10`
-        means 10.
+        A dependency's parameter keeps its default, unless it is annotated with the record's class.
         """
         needy = [name for name, (parameter, _, _) in values.items() if parameter.default is parameter.empty]
         if len(needy) > 1:
@@ -229,7 +208,6 @@ class Binder:
 
 
 def fits(hint: Any, topics: Sequence[Topic[Any, Any]]) -> bool:
-    """Return whether the values of all these topics are of a type."""
     if hint is inspect.Parameter.empty or hint is Any:
         return True
     allowed = [strip(alternative) for alternative in (hint, *(members(hint) or ()))]
@@ -305,7 +283,7 @@ def _with_dependencies(
 
 
 def is_coroutine_function(function: Any) -> bool:
-    """Return whether calling it makes a coroutine, also for callable objects."""
+    """Return whether calling it makes a coroutine; callable objects included."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - of an object
 
 
@@ -321,7 +299,6 @@ async def _in_thread(function: Callable[..., Any], arguments: dict[str, Any], sh
 
 
 def _annotated(function: Any) -> Any:
-    """Return the function, or what a class, an object or a partial calls."""
     while isinstance(function, functools.partial):
         function = function.func
     if inspect.isclass(function):
@@ -334,13 +311,12 @@ def _shown(hint: Any) -> str:
 
 
 def refusal(function: Callable[..., Any], why: str, what: str = "handler") -> BadDeclaration:
-    """Return the error for a declaration that cannot work, with its file and line."""
     code = getattr(inspect.unwrap(_annotated(function)), "__code__", None)
     where = f"{code.co_filename}:{code.co_firstlineno}: " if code is not None else ""
     return BadDeclaration(f"{where}{what} {name_of(function)}: {why}")
 
 
 def name_of(function: Any) -> str:
-    """Return a handler's name for messages; objects and partials have no `__qualname__`."""
+    """Return a handler's name; objects and partials have no `__qualname__`."""
     qualname = getattr(function if inspect.isclass(function) else _annotated(function), "__qualname__", None)
     return str(qualname or type(function).__qualname__)

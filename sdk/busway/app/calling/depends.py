@@ -1,7 +1,7 @@
 """Handler arguments besides the record: `Depends(fn)` and `Context`.
 
-Here: both markers; calling, closing and keeping dependencies.
-Not here: which parameter has which (`binding`).
+Here: both; calling, caching and closing dependencies.
+Not here: matching parameters (`binding`).
 """
 
 import asyncio
@@ -42,13 +42,10 @@ def Depends(fn: Callable[..., Any], scope: Scope = "record") -> Any:  # noqa: N8
     `rates: Rates = Depends(open_rates)` or `rates: Annotated[Rates, Depends(open_rates)]`.
 
     Args:
-        fn: a plain or coroutine function, or a generator of either kind that yields once and is closed after the
-            record, also when the
-            handler failed (the exception is raised at its `yield`). Its parameters are bound like a handler's; it may
-            have dependencies. It
-            is called once for each attempt, however many parameters use it. A plain one is called in the event loop, so
-            it must not block.
-        scope: "app" calls it once when the app starts and closes it when the app stops; it cannot use the record then.
+        fn: a plain or coroutine function, called in the event loop, or a generator of either kind that yields once. A
+            generator is closed after the record; a handler's exception is raised at its `yield`. Parameters are bound
+            like a handler's and may be dependencies. It is called once per attempt, however many parameters use it.
+        scope: "app" calls it when the app starts, without a record, and closes it when the app stops.
     """
     return DependencyMarker(fn, scope)
 
@@ -58,11 +55,10 @@ class Context(Generic[S]):
     """The current call of a handler.
 
     Attributes:
-        app: that runs it.
-        record: of the call; a batch's first.
+        record: a batch's first.
         attempt: 1 for the first.
         state: yielded by the app's lifespan; None without one.
-        group: the app's consumer group.
+        group: the consumer or share group.
     """
 
     app: RunningService
@@ -74,13 +70,7 @@ class Context(Generic[S]):
 
 @dataclass(slots=True)
 class Current:
-    """The current attempt of a task.
-
-    Attributes:
-        key: raw; None in a batch.
-        attempt: 1 for the first.
-        tx: the value for `tx`.
-    """
+    """The current attempt of a task; `key` is raw, and None in a batch."""
 
     key: bytes | None = None
     attempt: int = 1
@@ -105,12 +95,7 @@ current: ContextVar[Current] = ContextVar("current")
 
 @dataclass(slots=True)
 class Shared:
-    """Common state of the calls of a running app.
-
-    Attributes:
-        state: yielded by the lifespan.
-        values: of dependencies of scope "app", by function.
-    """
+    """Common state of the calls of a running app; `values` are those of scope "app", by function."""
 
     app: RunningService
     state: Any = None
@@ -120,8 +105,6 @@ class Shared:
 
 @dataclass(slots=True)
 class Call:
-    """One call of a handler: its record or records, and the dependencies made for it."""
-
     record: Any
     stack: AsyncExitStack
     made: dict[Callable[..., Any], Any] = field(default_factory=dict)
@@ -134,13 +117,7 @@ _NOTHING: Final = object()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dependency:
-    """A dependency with its own parameters bound.
-
-    Attributes:
-        fn: named by the user.
-        run: `fn`, or its override.
-        gets: sources of the parameters of `run`.
-    """
+    """A dependency with bound parameters; `run` is `fn` or its override."""
 
     fn: Callable[..., Any]
     run: Callable[..., Any]
@@ -148,7 +125,6 @@ class Dependency:
     gets: Mapping[str, "Get | Dependency"]
 
     async def value(self, call: Call, shared: Shared | None) -> Any:
-        """Return its value; made at most once for a call, or for the app."""
         if self.scope == "app":
             assert shared is not None
             return shared.values[self.fn]
@@ -158,7 +134,6 @@ class Dependency:
         return made
 
     async def make(self, call: Call, shared: Shared | None) -> Any:
-        """Call it; what it opens is closed with the call's stack."""
         arguments = await filled(self.gets, call, shared)
         run = _called(self.run)
         if inspect.isasyncgenfunction(run):
@@ -169,7 +144,6 @@ class Dependency:
         return await made if inspect.isawaitable(made) else made
 
     def parts(self) -> "Iterator[Dependency]":
-        """Yield its dependencies, then itself."""
         for get in self.gets.values():
             if isinstance(get, Dependency):
                 yield from get.parts()
@@ -177,7 +151,6 @@ class Dependency:
 
 
 async def filled(gets: "Mapping[str, Get | Dependency]", call: Call, shared: Shared | None) -> dict[str, Any]:
-    """Return the arguments of a call."""
     return {
         name: await get.value(call, shared) if isinstance(get, Dependency) else get(call.record)
         for name, get in gets.items()
@@ -185,7 +158,7 @@ async def filled(gets: "Mapping[str, Get | Dependency]", call: Call, shared: Sha
 
 
 async def closing(stack: AsyncExitStack, work: Awaitable[Any]) -> Any:
-    """Await the work, close the stack, return the result; an exception is raised even if the stack suppressed it."""
+    """Await the work and close the stack; exceptions propagate even if the stack suppresses them."""
     async with stack:
         try:
             return await work

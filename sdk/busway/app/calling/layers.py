@@ -1,8 +1,7 @@
 """A handler and the layers around its call.
 
-Here: the layers, from the inside: the bound function, sending its result, the transaction, the app's extensions; and
-the refusal of contradictions.
-Not here: retries (`attempts`), the order of records (`schedule`).
+Here: from the inside: the bound function, sending its result, the transaction, extensions.
+Not here: retries (`attempts`), order (`schedule`).
 
 A transaction commits only when all sends of the handler are acknowledged: a record marked as handled is not handled
 again, so its sends would be lost.
@@ -25,15 +24,11 @@ from busway.app.service import RunningService
 from busway.serde.records import members
 
 unacknowledged: ContextVar[list["asyncio.Future[Any]"] | None] = ContextVar("unacknowledged", default=None)
-"""Sends that the current handler did not await; its record is finished when all are acknowledged."""
+"""Sends that the handler did not await; its record is finished when all are acknowledged."""
 
 
 async def acknowledged(sent: Collection["asyncio.Future[Any]"]) -> None:
-    """Wait until all are acknowledged. Cancelling this wait does not cancel the futures, which may be shared.
-
-    Raises:
-        BuswayError: one of them is not.
-    """
+    """Wait for all acknowledgements; raise the first error. Cancelling it leaves the shared futures."""
     if sent:
         await asyncio.wait(sent)
         for future in sent:
@@ -49,7 +44,7 @@ class Handler:
 
 
 async def prepare(app: RunningService, state: Any, hooks: Hooks, stack: AsyncExitStack) -> list[Handler]:
-    """Return the handlers of an app that starts; dependencies of scope "app" are made, and closed with the stack.
+    """Return the handlers of a starting app; the stack closes dependencies of scope "app".
 
     Raises:
         BadDeclaration: a result does not fit its topic, or a replaced dependency cannot be bound.
@@ -68,7 +63,6 @@ async def prepare(app: RunningService, state: Any, hooks: Hooks, stack: AsyncExi
 
 
 def binder(route: Route, shared: Shared | None = None) -> Binder:
-    """Return the binder of a route's function."""
     return Binder(
         topics=route.topics,
         batch=route.batch is not None,
@@ -80,11 +74,7 @@ def binder(route: Route, shared: Shared | None = None) -> Binder:
 
 
 def layers(route: Route, bound: Bound, app: RunningService) -> Callable[[Any], Awaitable[Any]]:
-    """Wrap the bound function in the app's own layers.
-
-    Raises:
-        BadDeclaration: a result does not fit its topic.
-    """
+    """Wrap the bound function in the app's layers; `BadDeclaration` if a result does not fit its topic."""
     call = bound.call
     for publication in route.publications:
         call = _publishing(call, route, publication, app)
@@ -127,7 +117,6 @@ def _publishing(
 
 
 def _target(route: Route, publication: Publication, app: RunningService) -> Topic[Any, Any]:
-    """Return the topic of a publication, after checking key and value types."""
     topic = publication.topic
     if isinstance(topic, str):
         if topic not in app.topics:
@@ -154,7 +143,6 @@ def _target(route: Route, publication: Publication, app: RunningService) -> Topi
 
 
 def name_of_type(kind: Any) -> str:
-    """Return a type's name for messages."""
     return str(kind) if typing.get_args(kind) else getattr(kind, "__name__", str(kind))
 
 

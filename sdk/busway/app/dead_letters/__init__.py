@@ -1,4 +1,4 @@
-"""Dead letters: records that handlers failed on.
+"""Dead letters: records on which handlers failed.
 
 `letter` parses them, `headers` marks replayed ones, `replay` finds, replays and discards them.
 """

@@ -1,6 +1,6 @@
 """Headers of records replayed from the dead letters.
 
-Here: the group and handler that a replayed record is for.
+Here: the group and handler of a replayed record.
 Not here: replaying (`replay`).
 """
 
@@ -9,11 +9,10 @@ from typing import Final
 from busway.types import Record
 
 REPLAY_HEADER: Final = "busway_replay-for-group"
-"""On a record replayed for one group only; other groups have handled it before."""
+"""On a record replayed for one group; other groups skip it."""
 REPLAY_HANDLER: Final = "busway_replay-for-handler"
-"""Its handler in that group; all handlers get the record if that one does not exist any more."""
+"""Its handler in that group; all handlers get the record if that handler no longer exists."""
 
 
 def is_for_others(record: Record, group: bytes) -> bool:
-    """Return whether a record was replayed for another group than this."""
     return any(name == REPLAY_HEADER and value != group for name, value in record.headers)

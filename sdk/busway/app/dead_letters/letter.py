@@ -1,7 +1,7 @@
 """Dead letters as values, and their selection.
 
-Here: records of a dead-letter topic, parsed from their headers; pure.
-Not here: writing the headers (`model.retry`), finding and replaying (`replay`).
+Here: parsing their headers; pure.
+Not here: writing headers (`model.retry`), finding and replaying (`replay`).
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class DeadLetter:
     """A record of a dead-letter topic.
 
     Attributes:
-        partition, offset, timestamp_ms: its position and time in the dead-letter topic.
+        partition, offset, timestamp_ms: in the dead-letter topic.
         key, value: of the original record.
         headers: of the original record, without the reasons.
         original: its topic and partition; None if not recorded.
@@ -50,7 +50,7 @@ class DeadLetter:
 
     @property
     def says_why(self) -> bool:
-        """Whether it has the headers of a dead letter, from a handler or a share group (KIP-1191)."""
+        """Whether it has headers of a dead letter, from a handler or a share group (KIP-1191)."""
         return bool(
             self.original or self.group or self.error or any(name.startswith(_SHARE) for name, _ in self.headers)
         )
@@ -58,7 +58,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterSummary:
-    """Dead letters of one handler and one exception in one topic; `newest_ms` is the time of the last one."""
+    """Dead letters of one handler and exception in one topic; `newest_ms` is the time of the last one."""
 
     topic: str
     group: str
@@ -75,7 +75,7 @@ class DeadLetterSelection:
 
     Attributes:
         partition, offset: in the dead-letter topic.
-        key: the raw key.
+        key: raw.
         error: a part of the exception's class or message.
         limit: maximum number.
     """
@@ -93,7 +93,6 @@ class DeadLetterSelection:
             raise ValueError(f"limit: {self.limit} is not 1 or more")
 
     def takes(self, letter: DeadLetter) -> bool:
-        """Return whether it matches, the limit aside."""
         return (
             (self.partition is None or letter.partition.partition == self.partition)
             and (self.offset is None or letter.offset == self.offset)

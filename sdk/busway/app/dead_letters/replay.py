@@ -1,19 +1,15 @@
 """Finding, replaying and discarding dead letters.
 
 Here: `DeadLetters`, for services, consoles and `busway dlq`.
-Not here: parsing (`letter`), writing dead letters (`handling.attempts`), skipping records replayed for others
-(`headers`).
+Not here: parsing (`letter`), writing (`handling.attempts`), skipping records replayed for others (`headers`).
 
-A dead letter is never changed or deleted. Those replayed or discarded are committed offsets of the
-consumer group `<dead-letter topic>.replayed`: everything below the offset, and runs beyond it in
-its metadata (`offset_set`). Bound: 4 KiB of metadata, some hundred gaps in a partition; a replay
-stops before it sends what could not be marked. Brokers delete offsets of a group without members
-after `offsets.retention.minutes` (7 days), and records after `retention.ms` (7 days): to keep dead
-letters longer, set both. When the topic is deleted and created again, delete the group too, or its
-marks stay.
+A dead letter is never changed or deleted. Those replayed or discarded are committed offsets of the group `<dead-letter
+topic>.replayed`: everything below the offset, and runs beyond it in its metadata (`offset_set`). Bound: 4 KiB of
+metadata, some hundred gaps in a partition; a replay stops before it sends what could not be marked. Brokers delete
+these offsets after `offsets.retention.minutes` (7 days) and records after `retention.ms` (7 days): to keep dead letters
+longer, set both. If the topic is recreated, delete the group too, or its marks stay.
 
-At least once: a record is marked after its acknowledgement; a crash in between replays at most
-`WINDOW` records twice.
+At least once: a crash between acknowledgement and mark replays at most `WINDOW` records twice.
 """
 
 import asyncio
@@ -38,7 +34,7 @@ from busway.types import OffsetAndMetadata, TopicPartition
 
 SUFFIX: Final = ".dlt"
 REPLAY_OF: Final = "busway_replay-of"
-"""On a replayed record, beside `REPLAY_HEADER`: its dead letter, as topic-partition@offset."""
+"""On a replayed record: its dead letter, as topic-partition@offset."""
 WINDOW: Final = 500
 """Records sent before they are marked together."""
 _CLIENT: Final = "busway-dlq"
@@ -46,11 +42,11 @@ _LATEST: Final = -1
 
 
 class NotDeadLetters(BuswayError):
-    """A topic holds a record that is no dead letter; the text names the record, and how to list dead-letter topics."""
+    """A topic holds a record that is no dead letter; the text names it."""
 
 
 class TooManyGaps(BuswayError):
-    """What is done has more gaps than the offset's metadata holds; the text names the partition and the remedy."""
+    """Finished offsets have more gaps than the metadata holds; the text names the partition and the remedy."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,11 +63,7 @@ class Replay:
 
 
 class DeadLetters:
-    """Dead letters of a cluster.
-
-    Args:
-        bootstrap_servers: `host:port`, several separated by commas or as a list.
-    """
+    """Dead letters of a cluster; `bootstrap_servers` as for `App`."""
 
     def __init__(self, bootstrap_servers: Addresses = "localhost:9092") -> None:
         self._bootstrap = bootstrap_servers
@@ -90,7 +82,6 @@ class DeadLetters:
     # Finding
 
     async def topics(self, group: str | None = None) -> list[str]:
-        """List the dead-letter topics of one group or of all."""
         suffix = f".{group}{SUFFIX}" if group is not None else SUFFIX
         return [name for name in await self._admin.list_topics() if name.endswith(suffix)]
 
@@ -140,7 +131,7 @@ class DeadLetters:
     async def _read(
         self, topic: str, selection: DeadLetterSelection, done: dict[TopicPartition, OffsetSet], *, open_only: bool
     ) -> AsyncGenerator[DeadLetter, None]:
-        """Read dead letters; offsets without a record (markers, deleted ones) are added to `done`."""
+        """Read dead letters; add offsets without a record (markers, deleted ones) to `done`."""
         next_offset = {partition: offsets.below if open_only else 0 for partition, offsets in done.items()}
         partitions = None if selection.partition is None else [selection.partition]
         count = 0
@@ -190,12 +181,11 @@ class DeadLetters:
     ) -> Replay:
         """Write open dead letters back to their topics, and mark them.
 
-        Each goes to its topic and, if that still exists, its partition, with its key, value and headers; handlers of
+        Each goes to its topic and, if that still exists, its partition, with its key, value and headers. Handlers of
         the group that failed get it, other groups skip it. Its timestamp is the time of the replay, because brokers
         delete old records.
 
         Args:
-            topic: the dead-letter topic.
             selection: of the open ones; by default all.
             rate: maximum records per second.
             dry_run: only report them.
@@ -228,9 +218,7 @@ class DeadLetters:
 
         Raises:
             BrokerError: there is no such topic.
-            NotDeadLetters: the topic holds other records, and its name is not that of a dead-letter topic; nothing was
-                marked.
-            TooManyGaps: see the module; nothing was marked.
+            NotDeadLetters, TooManyGaps: as `read` and `replay`; nothing was marked.
         """
         marking = _Marking(self, self._admin, topic, await self._done(topic))
         letters = [
@@ -245,8 +233,6 @@ class DeadLetters:
 
 
 class _Marking:
-    """Offsets that are done in a dead-letter topic."""
-
     def __init__(self, letters: DeadLetters, admin: Admin, topic: str, done: dict[TopicPartition, OffsetSet]) -> None:
         self._letters = letters
         self._admin = admin
@@ -270,7 +256,7 @@ class _Marking:
                 )
 
     async def mark(self, letters: Sequence[DeadLetter]) -> None:
-        """Commit the marks, merged with those that other processes have committed meanwhile."""
+        """Commit the marks, merged with those of other processes."""
         if not letters:
             return
         for partition, done in (await self._letters._done(self._topic)).items():
@@ -284,8 +270,6 @@ class _Marking:
 
 
 class _Sender:
-    """Sends dead letters in windows, and marks the acknowledged ones."""
-
     def __init__(
         self, producer: Producer, marking: _Marking, partitions: Mapping[str, int], rate: float | None
     ) -> None:
@@ -298,16 +282,14 @@ class _Sender:
         self._window: list[DeadLetter] = []
 
     async def add(self, letter: DeadLetter) -> list[DeadLetter]:
-        """Add a letter; return those sent and marked thereby."""
         self._window.append(letter)
         return await self.flush() if len(self._window) >= self._size else []
 
     async def flush(self) -> list[DeadLetter]:
-        """Send and mark the window; return it.
+        """Send and mark the window; return it. If a send fails, only acknowledged letters are marked.
 
         Raises:
-            TooManyGaps: none of it was sent.
-            BuswayError: the acknowledged ones are marked, others are left.
+            TooManyGaps: nothing of it was sent.
         """
         window, self._window = self._window, []
         self._marking.check(window)
@@ -338,12 +320,11 @@ class _Sender:
 
 
 def replayed_group(topic: str) -> str:
-    """Return the consumer group whose offsets mark what is done of a dead-letter topic."""
     return f"{topic}.replayed"
 
 
 def _check(letter: DeadLetter) -> None:
-    """Refuse records of an ordinary topic; a topic named `….dlt` may hold records of other tools."""
+    """Refuse ordinary topics; a topic named `….dlt` may hold records of other tools."""
     partition = letter.partition
     if not (letter.says_why or partition.topic.endswith(SUFFIX)):
         raise NotDeadLetters(

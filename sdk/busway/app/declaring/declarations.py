@@ -1,6 +1,6 @@
 """Declarations of a service: its topics and its handlers.
 
-Here: `Declarations`, the decorators, and immediate refusals.
+Here: the decorators, and immediate refusals.
 Not here: running anything (`application`).
 """
 
@@ -46,13 +46,7 @@ CONCURRENCY_MAX: Final = 1000
 
 
 class Declarations(Sending):
-    """Declare the topics and handlers of an app.
-
-    Args:
-        name: of the service.
-        group_id: its consumer group.
-        bootstrap_servers, schema_registry, register_schemas, subject_naming: as for `App`.
-    """
+    """Topics and handlers of an app; the arguments are those of `App`."""
 
     def __init__(
         self,
@@ -73,8 +67,8 @@ class Declarations(Sending):
         self.queue_routes: list[Route] = []
         self.extensions: list[Extension] = []
         self.overrides: dict[Callable[..., Any], Any] = {}
-        """Replacements of dependencies from the next start on, by the function named in `Depends`: a function, or a
-        plain value.
+        """Replacements of dependencies, by the function named in `Depends`, from the next start on: functions or
+        values.
         """
         self._on_assigned: list[Assigned] = []
         self._bound = False
@@ -116,21 +110,18 @@ class Declarations(Sending):
         """Declare a topic with the types of its keys and values.
 
         Args:
-            name: of the topic on the brokers.
             key: str (written as UTF-8), int (its digits), bytes, or with `key_format` any type.
             value: a dataclass, a struct, or what the format takes.
             format: "avro" through the registry, "json", or "raw" bytes.
             key_format: for keys of other types.
-            partitions: number to create a missing topic with; None leaves it to the broker.
+            partitions: of a topic that is created; None is the broker's default.
             configs: its settings then, by Kafka's names, such as {"cleanup.policy": "compact"}.
-            read_only: another service writes it, such as a connector; unless partitions or configs are given, it must
-                exist when a handler reads
-                it. No schema is registered: the types only name what this app reads. A class whose record has another
-                name there lists that in
-                `__avro_aliases__`.
+            read_only: another service or a connector writes it. Unless partitions or configs are given, it must exist
+                when a handler reads it. No schema is registered: the types only name what this app reads. A class whose
+                record has another name there lists that in `__avro_aliases__`.
 
         Raises:
-            BadDeclaration: the name is illegal, or the topic was declared before in another way.
+            BadDeclaration: the name is illegal, or the topic was declared differently before.
         """
         topic: Topic[Any, Any] = Topic(
             name=name,
@@ -170,43 +161,34 @@ class Declarations(Sending):
         """Decorate a function that handles the records of these topics.
 
         A coroutine function runs in the event loop, a plain one in a thread of the app, at most 256 at once. When it
-        returns, the record is handled; when it raises, it is called again as `retry` says, and then the record goes to
-        the topic `<topic>.<group>.dlt`. An offset is committed once every record before it is done. Several handlers of
-        a topic get every record, each at its own pace; those of an app with tables take turns at their rows, see
-        `Table`.
+        returns, the record is handled. When it raises, it is called again as `retry` says; then the record goes to the
+        topic `<topic>.<group>.dlt`. An offset is committed once every record before it is done. Several handlers of a
+        topic get every record, each at its own pace; with tables they take turns at rows, see `Table`.
 
         Args:
-            topics: to read.
             retry: by default five attempts with growing waits.
             dead_letter: False stops the app instead of dead-lettering a record.
             ordering: "key": records of a key are handled one after another; while one waits for its next attempt, later
-                ones of its key wait
-                behind it and other keys continue. "partition": it holds the whole partition. "none": no order.
-            concurrency: how many records of a partition are handled at once, never two of one key; records without a
-                key are then unordered. With
-                1, records that have not failed are handled in the partition's order.
+                ones of its key wait and other keys continue. "partition": it holds the whole partition. "none": no
+                order.
+            concurrency: how many records of a partition are handled at once, never two of one key; above 1, records
+                without a key are unordered. With 1, records that have not failed are handled in the partition's order.
             where: takes the record; false filters it out for this handler. An exception is a failure of the record.
-            timeout_s: maximum duration of one call, which then fails with `HandlerTimedOut`. A plain function cannot be
-            cancelled: it continues in
-                its thread, beside the next attempt, and its result is dropped. Waiting for a table's rows does not
+            timeout_s: maximum duration of one call, which then fails with `HandlerTimedOut`. A plain function continues
+                in its thread, beside the next attempt, and its result is dropped. Waiting for a table's rows does not
                 count.
             batch: calls the function with a list of records of one partition, in order, or of their values. A batch
-                that failed for good is
-                halved until the poison record is alone; that one is dead-lettered, the others are handled.
+                that failed for good is halved until the poison record is alone; that one is dead-lettered, the others
+                are handled.
             sql: a database that remembers handled records: the function runs inside its transaction, passed as `tx`,
-                and a record handled before
-                is skipped. If it is an `Extension`, the app is extended with it.
+                and a record handled before is skipped. If it is an `Extension`, the app is extended with it.
             guarantee: "at_least_once": after a crash, records whose offset was not committed are handled again.
-                "exactly_once": what the handler
-                sends, publishes and puts into tables, its dead letters, and the offset of its record are committed in
-                one transaction, or not at
-                all; only committed records are read. Records are sent when the handler has returned, so `send` returns
-                at once, with offset -1. A
-                topic has one handler then.
+                "exactly_once": the handler's sends, publications, table rows and dead letters and the offset of its
+                record are committed in one transaction or not at all; only committed records are read. Records are sent
+                when the handler has returned, so `send` returns at once, with offset -1. A topic has one handler then.
 
         Raises:
-            BadDeclaration: no topic, options that contradict each other, or a parameter that cannot be bound; names the
-                line.
+            BadDeclaration: no topic, contradictory options, or a parameter that cannot be bound; names the line.
         """
 
         for topic in topics:
@@ -240,7 +222,6 @@ class Declarations(Sending):
         return decorate
 
     def _beside(self, route: Route) -> str | None:
-        """Return why handlers of the same topic do not go together."""
         for other in self.routes:
             common = [topic.name for topic in route.topics if topic in other.topics]
             if common and "exactly_once" in {route.guarantee, other.guarantee}:
@@ -266,24 +247,20 @@ class Declarations(Sending):
         partitions.
 
         When the function returns, its record is done. When it raises, the record waits as `retry` says and then goes to
-        any member again; after the last attempt, or at once for `Reject` and `retry.give_up_on`, it goes to the topic
-        `<topic>.<group>.dlt`. Records of a process that dies go to others once their lock has expired (30 s by
-        default), which counts as an attempt. While a function runs, the lock on its record is renewed. The brokers
-        deliver a record 5 times at most by default; more `attempts` need another group.share.delivery.count.limit.
+        any member. After the last attempt, or at once for `Reject` and `retry.give_up_on`, it goes to the topic
+        `<topic>.<group>.dlt`. A running function's record stays locked. A dead process's records go to others once
+        their lock has expired (30 s by default), which counts as an attempt. Brokers deliver a record 5 times at most
+        by default; more `attempts` need another group.share.delivery.count.limit.
 
         Args:
-            topics: to work off, or the names of topics of this app.
+            topics: or names of topics of this app.
             group: the share group; by default the app's group with the suffix `.queue`. Other handlers of the app
                 cannot have the same.
             concurrency: how many records are handled at once in this process.
-            retry: by default five attempts with growing waits.
-            dead_letter: False stops the app instead of dead-lettering a record.
-            where: as in `subscribe`.
-            timeout_s: as in `subscribe`.
+            retry, dead_letter, where, timeout_s: as in `subscribe`.
 
         Raises:
-            BadDeclaration: no topic, options that contradict each other, or a parameter that cannot be bound; names the
-                line.
+            BadDeclaration: no topic, contradictory options, or a parameter that cannot be bound; names the line.
         """
 
         def check(route: Route) -> None:
@@ -329,17 +306,16 @@ class Declarations(Sending):
                 )
 
     def publish(self, topic: Topic[Any, Any] | str, key: Callable[[Any], Any] | None = None) -> Callable[[F], F]:
-        """Decorate a function above `subscribe`: its result is sent, and acknowledged before its record is handled.
+        """Decorate a function above `subscribe`; its result is sent.
 
-        None sends nothing, a list sends each of its members.
+        The record is handled once the result is acknowledged. None sends nothing, a list sends each member.
 
         Args:
-            topic: of the results, or the name of a topic of this app.
+            topic: or the name of a topic of this app.
             key: takes the result, returns the key; without it, the key of the handled record (of a batch: none).
 
         Raises:
-            BadDeclaration: it does not stand above subscribe; at start, that the topic does not take such values or
-                keys.
+            BadDeclaration: it is not above subscribe; at start, that the topic does not take such values or keys.
         """
 
         if not isinstance(topic, str | Topic):
@@ -362,7 +338,7 @@ class Declarations(Sending):
         return decorate
 
     def on_assigned(self, function: Assigned) -> Assigned:
-        """Decorate a coroutine function that is called with new partitions before their first record is handled.
+        """Decorate a coroutine function called with new partitions before their first record.
 
         It loads what a service keeps for them.
 
@@ -375,7 +351,7 @@ class Declarations(Sending):
         return function
 
     def extend(self, extension: X) -> X:
-        """Add an extension and return it; adding it again changes nothing.
+        """Add an extension and return it; idempotent.
 
         It starts after the lifespan was entered and before the first record; the first one is called first and
         surrounds the others.
@@ -391,7 +367,7 @@ class Declarations(Sending):
 
 
 def _not_an_option(route: Any) -> str | None:
-    """Refuse an option of a wrong type, which would fail with the first record, or do nothing."""
+    """Refuse an option of a wrong type, which would fail late or do nothing."""
     if not isinstance(route.retry, Retry):
         return f"retry is a Retry(attempts=…), not {route.retry!r:.80}"
     if route.where is not None and (not callable(route.where) or is_coroutine_function(route.where)):
@@ -406,7 +382,6 @@ def _not_an_option(route: Any) -> str | None:
 
 
 def _contradiction(route: Route) -> str | None:
-    """Return why options contradict each other, and which one to change."""
     if route.ordering not in ORDERINGS:
         return f"ordering is {', '.join(ORDERINGS)}, not {route.ordering!r}"
     if not 1 <= route.concurrency <= CONCURRENCY_MAX:

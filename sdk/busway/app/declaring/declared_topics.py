@@ -1,7 +1,7 @@
 """The declared topics of an app, on the brokers.
 
-Here: which ones it creates, and which ones must exist.
-Not here: declaring them (`declarations`), creating topics (`busway.admin.missing`).
+Here: which it creates, and which must exist.
+Not here: declaring (`declarations`), creating (`busway.admin.missing`).
 """
 
 import difflib
@@ -12,7 +12,7 @@ from busway.app.declaring.declarations import Declarations
 
 
 def read_only_topics(app: Declarations) -> list[str]:
-    """Return topics that handlers read and the app does not create: read_only, without partitions or configs."""
+    """Return the topics read and not created: read_only, without partitions or configs."""
     read = (topic for route in (*app.routes, *app.queue_routes) for topic in route.topics)
     return sorted({topic.name for topic in read if topic.read_only and topic.partitions is None and not topic.configs})
 
@@ -33,11 +33,10 @@ async def _check_read_only(app: Declarations) -> None:
 
 
 async def create_declared(app: Declarations) -> None:
-    """Create an app's missing topics that declare partitions or configs.
+    """Create missing topics that declare partitions or configs; raises as `create_missing`.
 
     Raises:
-        BrokerError, ConnectionFailed: as `create_missing`.
-        TopicMissing: a handler reads a missing topic that another service creates; names it.
+        TopicMissing: a handler reads a missing topic that another service creates.
     """
     await _check_read_only(app)
     declared = [topic for topic in app.topics.values() if topic.partitions is not None or topic.configs]

@@ -1,7 +1,7 @@
-"""What an app opens before its first record and closes after its last one.
+"""Lifespans: what an app opens before its first record and closes after its last.
 
-Here: which functions are a lifespan, and the refusal of others.
-Not here: entering it (`application`).
+Here: checking them.
+Not here: entering them (`application`).
 """
 
 import inspect
@@ -12,16 +12,11 @@ from typing import Any, TypeAlias, TypeVar
 from busway.app.calling.binding import refusal
 
 A = TypeVar("A")
-"""The class of the app."""
 Lifespan: TypeAlias = Callable[[A], AbstractAsyncContextManager[Any] | AsyncIterator[Any]]
 
 
 def entered(lifespan: Lifespan[A], app: A) -> AbstractAsyncContextManager[Any]:
-    """Return a lifespan as a context manager.
-
-    Raises:
-        BadDeclaration: it is none; names its line.
-    """
+    """Return a lifespan as a context manager; `BadDeclaration` if it is none."""
     rule = "takes the app, and is an async generator function that yields once or returns an async context manager"
     try:
         inspect.signature(lifespan).bind(app)

@@ -1,6 +1,6 @@
 """Options of an app for its producer and its consumer.
 
-Here: refusing illegal ones when the app is made, and the app's additions.
+Here: refusing illegal ones, and the app's additions.
 Not here: their meaning (`busway.options`).
 """
 
@@ -14,11 +14,7 @@ _OWN: Final = frozenset({"enable_auto_commit", "group_id", "auto_offset_reset"})
 
 
 def check_options(app: str, producer: Mapping[str, Any], consumer: Mapping[str, Any]) -> None:
-    """Check the options of the app's producer and consumer.
-
-    Raises:
-        BadDeclaration: an option is unknown, illegal, or reserved for the app.
-    """
+    """Check client options; `BadDeclaration` if one is unknown, illegal, or reserved for the app."""
     if "transactional_id" in producer:
         raise BadDeclaration(
             f"app {app}: producer={{'transactional_id': …}} is the app's own work; app.subscribe(…, guarantee=\"exactly_once\") makes transactions"
@@ -36,10 +32,9 @@ def check_options(app: str, producer: Mapping[str, Any], consumer: Mapping[str, 
 
 
 def keeping_together(consumer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that assign partitions of one number in all topics to one member.
+    """Return options that assign partition n of all topics to one member.
 
-    They fit the group protocol. A coordinator uses the assignor that most members name; members that name none do not
-    count.
+    They fit the group protocol. A coordinator uses the assignor that most members name.
     """
     protocol = consumer.get("group_protocol", "auto")
     if protocol == "consumer" or "group_remote_assignor" in consumer:

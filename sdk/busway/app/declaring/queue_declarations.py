@@ -21,7 +21,7 @@ class Reject(Exception):
 
 
 class Declared(Protocol):
-    """Show the declarations of an app to its queues."""
+    """Declarations of an app, as seen by its queues; new handlers are appended to `queue_routes`."""
 
     @property
     def name(self) -> str:
@@ -37,7 +37,7 @@ class Declared(Protocol):
 
     @property
     def queue_routes(self) -> list[Route]:
-        """The handlers of its queues; new ones are appended."""
+        """The handlers of its queues."""
 
 
 def queue(
@@ -52,11 +52,7 @@ def queue(
     timeout_s: float | None,
     check: Callable[[Route], None],
 ) -> Callable[[F], F]:
-    """Return the decorator of `App.queue`.
-
-    Args:
-        check: refuses routes that are illegal for all handlers.
-    """
+    """Return the decorator of `App.queue`; `check` refuses illegal routes."""
 
     def decorate(function: F) -> F:
         queued: list[Topic[Any, Any]] = []

@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 class TableDeclarations(Declarations):
-    """Declare the tables of an app besides its topics and handlers."""
+    """Topics, handlers and tables of an app."""
 
     @overload
     def table(
@@ -51,14 +51,13 @@ class TableDeclarations(Declarations):
         sources: Sequence[Topic[Any, Any]] = (),
         **options: Unpack[KeyedTopicOptions],
     ) -> "Table[Any, Any]":
-        """Declare state in a compacted topic: an instance has the rows of its assigned partitions; see `Table`.
+        """Declare rows in a compacted topic, in memory for the assigned partitions; see `Table`.
 
         Args:
-            name: of the topic.
-            key, value, format, key_format: as for `topic`.
+            name, key, value, format, key_format: as for `topic`.
             partitions: by default, and necessarily, as many as the handlers' topics have.
             configs: of the topic when it is created, by Kafka's names; it is compacted.
-            sources: the topics whose handlers change it, if not all topics that handlers read.
+            sources: the topics whose handlers change it, if not all that handlers read.
 
         Raises:
             BadDeclaration: as `topic`, the key type is not hashable, or the table is declared already.
@@ -100,12 +99,10 @@ class TableDeclarations(Declarations):
         read_only: bool = False,
         **options: Unpack[KeyedTopicOptions],
     ) -> "GlobalTable[Any, Any]":
-        """Declare a whole topic in the memory of every instance, loaded before the first record; see `GlobalTable`.
+        """Declare a topic in every instance's memory, loaded before the first record; see `GlobalTable`.
 
         Args:
-            name: of the topic.
-            key, value, format, key_format: as for `topic`.
-            partitions, read_only: as for `topic`.
+            name, key, value, format, key_format, partitions, read_only: as for `topic`.
             configs: of the topic when it is created, by Kafka's names; it is compacted.
 
         Raises:

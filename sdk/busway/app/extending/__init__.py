@@ -1,1 +1,1 @@
-"""The interface of extensions (tables, SQL, monitoring, tests), and calling them."""
+"""The interface of extensions, and calling them."""

@@ -3,9 +3,8 @@
 Here: the interface, with methods that do nothing.
 Not here: calling it (`hooks`), the extensions.
 
-Order of calls: `starting`; for new partitions `assigned`; for each record `around`, `finished`; for
-committed offsets `committed`; for removed partitions `revoked`; at the end `stopped`. `reached`
-names the steps in between, for crash tests.
+Order: `starting`; for new partitions `assigned`; for each record `around`, `finished`; for commits `committed`; for
+removed partitions `revoked`; at the end `stopped`. `reached` names the steps in between, for crash tests.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,14 +22,11 @@ CRASH_POINTS: Final = ("before-handler", "after-handler", "after-send", "before-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handling:
-    """An ended call of a handler, or a dead-lettered record that was unreadable.
+    """An ended call of a handler, or a dead-lettered unreadable record.
 
     Attributes:
-        route: of the handler.
         topic, partition, offset: of the record; of the first one of a batch.
         records: size of the batch, or 1.
-        outcome: handled; filtered out; failed and retried; failed for good.
-        seconds: duration.
         attempt: 1 for the first.
         problem: the exception of a failure.
     """
@@ -59,7 +55,7 @@ class Extension:
         """Called when handlers have ended and offsets are committed; also when the start failed after `starting`."""
 
     async def settle(self) -> bool:
-        """Wait for work that handlers caused here; return whether there was any. For tests: `TestBus.settle`."""
+        """Wait for work caused by handlers, for `TestBus.settle`; return whether there was any."""
         return False
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:

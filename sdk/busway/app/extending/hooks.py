@@ -1,6 +1,6 @@
 """Calling the extensions of an app.
 
-Here: which extension overrides which method, so that the others cost nothing, and the one error for their failures.
+Here: which extension overrides which method, so that the others cost nothing.
 Not here: the interface (`extension`), when it is called (`application`, `handling`).
 """
 
@@ -19,18 +19,14 @@ logger = logging.getLogger("busway.app")
 
 
 class ExtensionFailed(BuswayError):
-    """An extension raised; the app stops, because the extension's state may be missing or wrong."""
+    """An extension raised; the app stops, because the extension's state may be wrong."""
 
 
 class Hooks:
     """The extensions of a running app, in the order of `extend`.
 
-    Raises:
-        ExtensionFailed: an extension raised; a `BuswayError` of `starting` or `assigned` is raised as it is.
-
-    Attributes:
-        watched: whether any extension watches ended calls, which are then timed.
-        stepped: whether any extension watches steps, each of which is then awaited.
+    Exceptions become `ExtensionFailed`, except a `BuswayError`. Ended calls are timed only if `watched`, steps are
+    awaited only if `stepped`: if any extension overrides `finished` or `reached`.
     """
 
     def __init__(self, extensions: Sequence[Extension] = ()) -> None:
@@ -52,7 +48,6 @@ class Hooks:
         ]
 
     async def start(self, app: RunningService, stack: AsyncExitStack) -> None:
-        """Start them in order; the stack stops them in reverse, also one whose start failed."""
         for extension in self._extensions:
             stack.push_async_callback(self._stop, extension, app)
             try:
@@ -68,9 +63,7 @@ class Hooks:
             logger.error("%s", _failed(extension, "stopped", problem))
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offsets to start from; the lowest if extensions differ, so that nothing is
-        missed.
-        """
+        """Return the offsets to start from; the lowest if extensions differ, so that nothing is missed."""
         offsets: dict[TopicPartition, int] = {}
         for extension, call in self._assigned:
             try:
@@ -94,7 +87,6 @@ class Hooks:
             raise problems[0]
 
     def around(self, route: Route, call: Call) -> Call:
-        """Wrap the call of a route; the first extension is outermost."""
         for extension, wrap in reversed(self._around):
             try:
                 call = wrap(route, call)
@@ -103,7 +95,6 @@ class Hooks:
         return call
 
     def finished(self, handling: Handling) -> None:
-        """Notify extensions of an ended call."""
         for extension, call in self._finished:
             try:
                 call(handling)
@@ -111,7 +102,6 @@ class Hooks:
                 raise _failed(extension, "finished", problem) from problem
 
     async def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Notify extensions of committed offsets."""
         for extension, call in self._committed:
             try:
                 await call(offsets)
@@ -119,7 +109,6 @@ class Hooks:
                 raise _failed(extension, "committed", problem) from problem
 
     async def reached(self, point: str, partition: TopicPartition, offset: int) -> None:
-        """Notify extensions of a step."""
         for extension, call in self._reached:
             try:
                 await call(point, *partition, offset)
@@ -127,14 +116,12 @@ class Hooks:
                 raise _failed(extension, f"reached({point!r})", problem) from problem
 
     async def reached_each(self, point: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Notify extensions of a step for each partition, if any watches steps."""
         if self.stepped:
             for partition, offset in offsets.items():
                 await self.reached(point, partition, offset)
 
 
 def _failed(extension: Extension, what: str, problem: Exception) -> BuswayError:
-    """Keep Busway's errors; wrap others with the extension's name."""
     if isinstance(problem, BuswayError):
         return problem
     return ExtensionFailed(f"extension {type(extension).__name__}, {what}: {problem!r}")

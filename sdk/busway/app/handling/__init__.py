@@ -1,8 +1,7 @@
 """A record's way through the handlers of a service.
 
-Inwards: `worker` reads, and gives each partition's records to a `lane` (`batches` for batch
-handlers) for each handler; `schedule` chooses the next record; `attempts` calls the handler through
-its layers (`busway.app.calling`); `busway.app.model.retry` decides after a failure. Outwards:
-`completed_offsets` keeps how far the partition is finished, `worker` commits. `loop_watchdog` names
-a handler that blocks the event loop.
+Inwards: `worker` reads, and gives each partition's records to a `lane` (`batches` for batch handlers) per handler;
+`schedule` chooses the next record; `attempts` calls the handler; `busway.app.model.retry` decides after a failure.
+Outwards: `completed_offsets` keeps the finished prefix, `worker` commits. `loop_watchdog` names a handler that blocks
+the event loop.
 """

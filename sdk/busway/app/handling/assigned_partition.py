@@ -1,6 +1,6 @@
 """An assigned partition of the app.
 
-Here: `AssignedPartition`: its lanes, their records, and when it is full.
+Here: its lanes, their records, its bounds.
 Not here: its offsets (`partition_offsets`), feeding it (`worker`).
 """
 
@@ -20,11 +20,11 @@ logger = logging.getLogger("busway.app")
 OPEN_BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes of keys and values of a partition's unfinished records; above, it is paused."""
 LOW_WATER: Final = 4
-"""A paused partition resumes when each handler has at most this part of its bound queued."""
+"""A paused partition resumes when each handler has at most 1/LOW_WATER of its bound queued."""
 AHEAD_MAX: Final = 20_000
 """Records between the lowest unfinished one and the last received; above, the partition is paused.
-Those finished ahead are committed as metadata; `offset_set` has room for some 800 gaps, records
-behind those are redelivered.
+
+Finished ones are committed as metadata. `offset_set` has room for some 800 gaps; records behind those are redelivered.
 """
 
 
@@ -38,7 +38,6 @@ class AssignedPartition(PartitionOffsets):
         self.lanes = lanes
 
     def add(self, records: Iterable[Record], group: bytes) -> None:
-        """Take received records, in order of offset."""
         items: list[InFlightRecord] = []
         chosen: dict[InFlightRecord, Sequence[Lane]] = {}
         for record in records:
@@ -65,14 +64,12 @@ class AssignedPartition(PartitionOffsets):
 
     @property
     def is_full(self) -> bool:
-        """Whether to pause fetching."""
         if self.done.open >= AHEAD_MAX or self.open_bytes >= OPEN_BYTES_MAX:
             return True
         return any(lane.schedule.open >= lane.open_max for lane in self.lanes)
 
     @property
     def has_room(self) -> bool:
-        """Whether to resume a paused partition."""
         for lane in self.lanes:  # called for each record: the cheap check first
             if lane.schedule.queued > lane.open_max // LOW_WATER:
                 return False

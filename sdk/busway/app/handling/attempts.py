@@ -1,7 +1,7 @@
 """One handler's attempts at a record, and dead letters.
 
-Here: reading a record, calling the handler with its deadline, notifying the extensions, and writing dead letters.
-Not here: the order of records and waiting between attempts (`lane`), when to retry (`busway.app.model.retry`).
+Here: reading a record, calling the handler with its deadline, dead-lettering.
+Not here: waiting between attempts (`lane`), retry rules (`busway.app.model.retry`).
 """
 
 import asyncio
@@ -45,8 +45,10 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
 
 
 class HandlerTimedOut(BuswayError):
-    """A handler took longer than its `timeout_s`. A coroutine is cancelled; a plain function continues in its thread
-    and its result is dropped, so it needs a deadline inside.
+    """A handler took longer than its `timeout_s`.
+
+    A coroutine is cancelled; a plain function continues in its thread and its result is dropped, so it needs a deadline
+    inside.
     """
 
 
@@ -55,9 +57,7 @@ class Cancelled(Exception):
 
 
 class Exited(Exception):
-    """A handler raised no `Exception`, such as SystemExit: one record must not end the process or stop its
-    partition.
-    """
+    """A handler raised no `Exception`, such as SystemExit: one record must not end the process."""
 
 
 @dataclass(slots=True)
@@ -66,7 +66,6 @@ class Counts:
 
     Attributes:
         handled: records whose handlers all returned or filtered them out.
-        dead_lettered: records that went to a dead-letter topic.
     """
 
     handled: int = 0
@@ -75,8 +74,6 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptContext:
-    """What attempts depend on."""
-
     group: str
     hooks: Hooks
     read: Callable[[Record], ConsumerRecord[Any, Any]]
@@ -110,10 +107,7 @@ class Attempts:
     # Reading
 
     async def read(self, item: InFlightRecord) -> ConsumerRecord[Any, Any] | None:
-        """Decode the record; None if it was dead-lettered instead.
-
-        Undecodable bytes are a poison record; an unavailable registry is waited for.
-        """
+        """Decode the record, waiting for the registry; None if it was dead-lettered instead."""
         if self._transactor is not None and (refused := self._transactor.refused(item)) is not None:
             await self.bury(item, refused, 1)
             return None
@@ -144,11 +138,9 @@ class Attempts:
     async def make(
         self, item: InFlightRecord, typed: ConsumerRecord[Any, Any], mark: Current, sent: Sent
     ) -> float | None:
-        """Make attempt number `mark.attempt`; return seconds until the next, None when the record
-        is done.
+        """Make attempt number `mark.attempt`; return seconds until the next, None when done.
 
-        Args:
-            sent: receives what a successful handler sent without waiting.
+        `sent` receives what a successful handler sent without waiting.
         """
         hooks = self._context.hooks
         started = self.clock()
@@ -173,9 +165,7 @@ class Attempts:
     async def wanted(
         self, item: InFlightRecord, typed: ConsumerRecord[Any, Any], started: float, attempt: int
     ) -> bool | float:
-        """Evaluate the filter: False also if it failed and the record is dead-lettered, seconds
-        until its retry.
-        """
+        """Evaluate the filter; False also if the record was dead-lettered, seconds until its retry if it failed."""
         if self._where is None:
             return True
         try:
@@ -194,8 +184,7 @@ class Attempts:
         nothing of a failed attempt is sent, and the output of a successful one is queued for a transaction.
 
         Raises:
-            Exception: raised by the handler.
-            HandlerTimedOut: it took too long.
+            Exception: raised by the handler, or `HandlerTimedOut`.
         """
         if self._transactor is None:
             current_output.set(None)
@@ -261,17 +250,14 @@ class Attempts:
         return wait_s
 
     def wait_s(self, problem: Exception, attempt: int) -> float | None:
-        """Return seconds until the next attempt; None to give up."""
         return self.route.retry.wait_s(problem, attempt, self._context.machine.chance.random)
 
     def warn(self, item: InFlightRecord, problem: Exception, attempt: int, wait_s: float) -> None:
-        """Log the retry of a record, or of the batch that begins with it."""
         logger.warning(
             "%s failed on %s, attempt %d; again in %.2f s: %r", self.route.name, item.where, attempt, wait_s, problem
         )
 
     async def bury(self, item: InFlightRecord, problem: Exception, attempts: int) -> None:
-        """Dead-letter a record whose handler failed for good."""
         where = f"{self.route.name} failed on {item.where}"
         if not self.route.dead_letter:
             raise HandlerFailed(f"{where} after {attempts} attempts: {problem!r}") from problem
@@ -315,24 +301,20 @@ class Attempts:
             self._transactor.add(HandlerOutput(rest, rest[0].partition))
 
     async def room(self) -> None:
-        """Wait while too much output is queued for transactions."""
         assert self._transactor is not None
         await self._transactor.room()
 
     # Extensions
 
     def clock(self) -> float:
-        """Return the start time of a call in seconds; 0 if no extension measures calls."""
         return self._context.machine.monotonic_s() if self._context.hooks.watched else 0.0
 
     async def reached(self, point: str, item: InFlightRecord) -> None:
-        """Notify extensions that watch steps."""
         if self._context.hooks.stepped:
             record = item.record
             await self._context.hooks.reached(point, TopicPartition(record.topic, record.partition), record.offset)
 
     async def acknowledged(self, item: InFlightRecord, sent: Sent) -> None:
-        """Wait for sends to be acknowledged, only if an extension watches that step."""
         if self._context.hooks.stepped and self._transactor is None:
             if sent:
                 await asyncio.wait(sent)
@@ -346,7 +328,6 @@ class Attempts:
         attempt: int,
         problem: Exception | None = None,
     ) -> None:
-        """Notify extensions that a call has ended, if any watches."""
         if not self._context.hooks.watched:
             return
         first = items[0].record

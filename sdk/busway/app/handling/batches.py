@@ -1,6 +1,6 @@
 """A partition's way through a handler that takes batches.
 
-Here: `BatchLane`: filling a batch, retrying it, and bisecting a failed one down to the poison record.
+Here: filling a batch, retrying it, bisecting a failed one.
 Not here: single records (`lane`), calling (`attempts`).
 """
 
@@ -22,7 +22,7 @@ _Read = tuple[InFlightRecord, ConsumerRecord[Any, Any]]
 
 
 class BatchLane(Lane):
-    """Gives one handler the records of one partition in batches, in order; a retry holds the partition."""
+    """Gives a handler a partition's records in batches, in order; a retry holds the partition."""
 
     def __init__(
         self, context: LaneContext, partition: TopicPartition, handler: Handler, *, buries_unreadable: bool
@@ -81,9 +81,7 @@ class BatchLane(Lane):
             attempt += 1
 
     async def _halving(self, reads: list[_Read], key: Hashable, mark: Current) -> None:
-        """Try the whole as often as `retry` says, then each half once, down to single records; a failing one is
-        dead-lettered.
-        """
+        """Try the whole as `retry` says, then each half once; dead-letter single failing records."""
         left = [reads]
         while left:
             if self.closing:
@@ -101,7 +99,6 @@ class BatchLane(Lane):
             mark.attempt += 1
 
     async def _try(self, part: list[_Read], key: Hashable, mark: Current, *, once: bool) -> Exception | None:
-        """Return the last exception of the handler; None on success."""
         attempts, items = self._attempts, [item for item, _ in part]
         while True:
             sent: Sent = []

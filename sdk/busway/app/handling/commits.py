@@ -1,7 +1,7 @@
 """Commits of at_least_once offsets.
 
-Here: which offsets are committed when, one commit at a time.
-Not here: which may be committed (`completed_offsets`, `partition_offsets`), offsets in transactions (`transactor`).
+Here: committing regularly and on revocation, one commit at a time.
+Not here: committable offsets (`partition_offsets`), transactions (`transactor`).
 """
 
 import asyncio
@@ -20,7 +20,7 @@ logger = logging.getLogger("busway.app")
 
 
 class Commits:
-    """Commits the offsets of partitions, every `interval_s` seconds."""
+    """Commits of partitions' offsets, every `interval_s` seconds."""
 
     def __init__(
         self,
@@ -38,14 +38,12 @@ class Commits:
         self._committing = asyncio.Lock()
 
     async def run(self) -> None:
-        """Commit regularly until cancelled."""
         while True:
             await APP_TIME.sleep(self._interval_s)
             async with self._committing:  # one at a time, so that a slow commit never overtakes a later one
                 await self._commit_now(self._assigned())
 
     async def commit(self, partitions: Sequence[PartitionOffsets]) -> None:
-        """Commit the final offsets of partitions that are being revoked."""
         async with self._committing:
             await self._commit_now(partitions)
 

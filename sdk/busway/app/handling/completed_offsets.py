@@ -1,7 +1,7 @@
-"""How far a partition is finished, and what is finished beyond that.
+"""Finished offsets of a partition.
 
-Here: begun and finished records in any order; the committable offset, behind the longest finished prefix; and its
-metadata, which spares the next owner the records finished ahead.
+Here: the committable offset, behind the longest finished prefix; metadata that spares the next owner records finished
+ahead.
 Not here: committing (`worker`).
 """
 
@@ -15,10 +15,8 @@ class CompletedOffsets:
     """Records of one partition that were given to handlers.
 
     Args:
-        start: the first offset to commit, where an extension or a seek chose it; None to continue at the group's
-            offset.
-        ahead: what the group's metadata says is finished; dropped if the partition continues below it, which means
-            another log.
+        start: the first offset to commit, if an extension or a seek chose it; None for the group's offset.
+        ahead: finished offsets from the group's metadata; dropped if the partition continues below, in another log.
     """
 
     def __init__(self, start: int | None = None, ahead: OffsetSet | None = None) -> None:
@@ -30,18 +28,10 @@ class CompletedOffsets:
         self._ahead = ahead
 
     def follows(self, offset: int) -> bool:
-        """Return whether the offset is above the last one."""
         return offset > self._last
 
     def begin(self, offset: int) -> bool:
-        """Register a record; offsets only grow.
-
-        Returns:
-            Whether to handle it; False when a former owner finished it.
-
-        Raises:
-            AssertionError: it is not above the last one.
-        """
+        """Register a record; return whether to handle it: False if a former owner finished it."""
         assert offset > self._last, (offset, self._last)
         if self._first < 0:
             self._first = offset
@@ -57,7 +47,6 @@ class CompletedOffsets:
         return True
 
     def finish(self, offset: int) -> None:
-        """Mark a record as handled or dead-lettered."""
         assert offset <= self._last, (offset, self._last)
         begun, finished = self._begun, self._finished
         if not begun or begun[0] != offset:
@@ -71,7 +60,6 @@ class CompletedOffsets:
             self._committable = done + 1
 
     def with_finished(self, offsets: Iterable[int]) -> "CompletedOffsets":
-        """Return a copy in which these are finished too."""
         after = CompletedOffsets()
         after._begun, after._finished = self._begun.copy(), self._finished.copy()
         after._committable, after._first, after._last, after._ahead = (
@@ -91,7 +79,7 @@ class CompletedOffsets:
 
     @property
     def all_finished(self) -> OffsetSet | None:
-        """The offset to commit, and as its metadata what is finished beyond it; None while nothing is."""
+        """The offset to commit, and those finished beyond it; None while nothing is."""
         runs = self._ahead.from_offset(self._last + 1) if self._ahead is not None else []
         if self._first < 0 or (self._committable is None and not self._finished and not runs):
             return None

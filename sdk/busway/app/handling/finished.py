@@ -1,7 +1,7 @@
-"""What the group's offsets and metadata say is finished of newly assigned partitions.
+"""Finished offsets of newly assigned partitions, fetched from the group.
 
-Here: fetching it.
-Not here: what is committed (`completed_offsets`, `offset_set`), opening partitions (`worker`).
+Here: fetching.
+Not here: committing (`completed_offsets`, `offset_set`), opening partitions (`worker`).
 """
 
 import logging
@@ -19,7 +19,7 @@ logger = logging.getLogger("busway.app")
 
 
 async def finished(consumer: Consumer, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetSet]:
-    """Fetch what is finished of exactly_once partitions; retried until it is known."""
+    """Fetch finished offsets of exactly_once partitions, retrying until they are known."""
     pause = Backoff(current_machine().chance.random)
     while partitions:
         try:
@@ -33,7 +33,7 @@ async def finished(consumer: Consumer, partitions: Sequence[TopicPartition]) -> 
 
 
 async def finished_ahead(consumer: Consumer, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetSet]:
-    """Fetch what is finished beyond the committed offsets; on failure it is handled again."""
+    """Fetch offsets finished beyond the committed ones; on failure they are handled again."""
     if not partitions:
         return {}
     try:

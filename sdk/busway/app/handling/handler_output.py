@@ -1,10 +1,10 @@
 """The output of one exactly_once handler call.
 
-Here: `HandlerOutput`: records and rows of a call, kept until it returns, and callbacks for the outcome.
+Here: records and rows of a call until it returns, and callbacks for the outcome.
 Not here: sending (`transactor`), rows (`busway.app.tables`).
 
-Nothing is sent before the call returns: a failed call has nothing to take back, and one that waits
-for its next attempt keeps no transaction open.
+Nothing is sent before the call returns: a failed call has nothing to take back, and one that waits for its next attempt
+keeps no transaction open.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,31 +18,28 @@ from busway.errors import BuswayError, MessageTooLarge
 from busway.types import ProducerRecord, TopicPartition
 
 CALL_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Bytes of keys and values that one call may send: all of them stay in memory until it returns."""
+"""Bytes of keys and values that one call may send: all stay in memory until it returns."""
 RECORD_BYTES: Final = 64
-"""Assumed overhead of a record in bytes, beside its key and value."""
+"""Assumed overhead of a record, beside its key and value."""
 
 
 class SentTooLate(BuswayError):
-    """A task that outlived its handler sent something; the handler's transaction does not wait for it."""
+    """A task that outlived its handler sent something; the transaction does not wait for it."""
 
 
 class Change(Protocol):
-    """A call's change in memory, such as in a table."""
-
     def finish(self, output: "HandlerOutput") -> None:
-        """Keep the records to send, after the call returned."""
+        """Queue its records, after the call returned."""
 
     def undo(self) -> None:
-        """Undo the change, after the call failed."""
+        """Undo it, after the call failed."""
 
 
 class HandlerOutput:
     """A call's output on its way into a transaction.
 
     Args:
-        items: the records of the call, by offset; none for changes outside of handlers.
-        partition: the partition of these records.
+        items: the records of the call, by offset; none outside of handlers.
 
     Attributes:
         records: to be sent, in order.
@@ -67,7 +64,7 @@ class HandlerOutput:
 
         Raises:
             SentTooLate: the call has returned already.
-            MessageTooLarge: the call sends more than `CALL_BYTES_MAX`.
+            MessageTooLarge: it sends more than `CALL_BYTES_MAX`.
         """
         if self._closed:
             raise SentTooLate(
@@ -82,19 +79,16 @@ class HandlerOutput:
         self.records.append(record)
 
     def change(self, change: Change) -> None:
-        """Register a change in memory."""
         if self.changes is None:
             self.changes = []
         self.changes.append(change)
 
     def finish(self) -> None:
-        """Close it after the call returned."""
         for change in self.changes or ():
             change.finish(self)
         self._closed = True
 
     def undo(self) -> None:
-        """Undo its changes after the call failed."""
         self._closed = True
         for change in reversed(self.changes or ()):
             change.undo()
@@ -107,25 +101,18 @@ class HandlerOutput:
         self._callbacks.append(callback)
 
     def settle(self, committed: bool) -> None:
-        """Report whether it is committed."""
         callbacks, self._callbacks = self._callbacks, None
         for callback in callbacks or ():
             callback(committed)
 
     async def release(self) -> None:
-        """Release the row locks of the call."""
         if self.turns is not None:
             turns, self.turns = self.turns, None
             await turns.aclose()
 
 
 class OutsideOutput(HandlerOutput):
-    """Hold changes made outside of handlers, for one of the app's transactions.
-
-    Args:
-        partition: that they commit with.
-        add: takes it when complete.
-    """
+    """Changes made outside of handlers; `add` queues them to commit with `partition`."""
 
     __slots__ = ("_add",)
 
@@ -134,12 +121,10 @@ class OutsideOutput(HandlerOutput):
         self._add = add
 
     def commit(self) -> None:
-        """Queue it for one of the next transactions; `on_settled` reports the outcome."""
         self._add(self)
 
 
 def firsts(outputs: Iterable[HandlerOutput]) -> dict[TopicPartition, int]:
-    """Return the first record of each partition, for steps."""
     offsets: dict[TopicPartition, int] = {}
     for output in outputs:
         for item in output.items:

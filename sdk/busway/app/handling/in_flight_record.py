@@ -1,7 +1,7 @@
 """A record on its way through its handlers.
 
 Here: `InFlightRecord`.
-Not here: calling handlers (`attempts`), offsets of its partition (`partition_offsets`).
+Not here: calling handlers (`attempts`), offsets (`partition_offsets`).
 """
 
 from typing import Any
@@ -16,10 +16,9 @@ class InFlightRecord:
     """A record on its way through the handlers of its topic.
 
     Attributes:
-        done: where it is marked when all handlers are done.
         size: bytes of its key and value.
         typed: None before it is decoded, and when it is unreadable.
-        pending: handlers that are not done with it.
+        pending: number of handlers not done with it.
         partition: `queues.worker.NO_OFFSETS` in a queue.
         buried: whether a handler dead-lettered it.
         completed: whether it is queued for a transaction.
@@ -40,5 +39,4 @@ class InFlightRecord:
 
     @property
     def where(self) -> str:
-        """Its place in messages."""
         return f"{self.record.topic}-{self.record.partition} offset {self.record.offset}"

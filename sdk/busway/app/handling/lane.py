@@ -1,8 +1,7 @@
 """A partition's way through one handler.
 
-Here: `Lane`: tasks that take runnable records, wait between attempts, and end when the partition is revoked.
-Not here: the order of records (`schedule`), an attempt (`attempts`), feeding and commits (`worker`), batches
-(`batches`).
+Here: tasks that take runnable records, wait between attempts, and end on revocation.
+Not here: order (`schedule`), an attempt (`attempts`), feeding and commits (`worker`), batches (`batches`).
 """
 
 import asyncio
@@ -25,13 +24,14 @@ logger = logging.getLogger("busway.app")
 OPEN_MAX: Final = BATCH_MAX
 """Unfinished records of a partition per handler: queued, parked or running; above, the partition is paused."""
 OPEN_MAX_EXACTLY: Final = 250
-"""The same with exactly_once without partition order: what is finished ahead must fit into the metadata of an offset in
-any pattern, because none of it may be redelivered.
+"""The same with exactly_once without partition order.
+
+What is finished ahead must fit into an offset's metadata in any pattern, because none of it may be redelivered.
 """
 SENDING_MAX: Final = 1000
 """Handled records of a partition whose sends are not acknowledged; above, its next record waits."""
 TURN_S: Final = 0.005
-"""Seconds without a wait after which a partition's handlers yield the event loop, because heartbeats must go out."""
+"""Seconds without a wait after which a partition's handlers yield the event loop to heartbeats."""
 Sleep = Callable[[float], Awaitable[None]]
 
 
@@ -44,7 +44,7 @@ class LaneContext:
     """Dependencies of a lane.
 
     Attributes:
-        on_finished: called with handled records whose sends are acknowledged or, with exactly_once, that wait for their transaction.
+        on_finished: called with handled records whose sends are acknowledged; not with exactly_once.
         on_failure: called with an error that stops the app.
     """
 
@@ -55,11 +55,7 @@ class LaneContext:
 
 
 class Lane:
-    """One handler's records of one partition.
-
-    Args:
-        buries_unreadable: whether an unreadable record may be dead-lettered.
-    """
+    """One handler's records of one partition."""
 
     def __init__(
         self, context: LaneContext, partition: TopicPartition, handler: Handler, *, buries_unreadable: bool
@@ -81,15 +77,13 @@ class Lane:
         self._sending: dict[asyncio.Future[Any], list[InFlightRecord]] = {}
         self._unacknowledged = 0
         self._acknowledged = asyncio.Event()
-        """Set when there is room for more."""
+        """Set when fewer than `SENDING_MAX` are unacknowledged."""
 
     def add(self, items: Sequence[InFlightRecord]) -> None:
-        """Queue the next records; `pump` starts them."""
         for item in items:
             self.schedule.add(item.record.key, item)
 
     def pump(self) -> None:
-        """Start runnable records."""
         if self.closing:
             return
         idle = min(self._concurrency - len(self._hands), self.schedule.queued)
@@ -99,7 +93,6 @@ class Lane:
             hand.add_done_callback(self._hands.discard)
 
     async def _work(self) -> None:
-        """Handle runnable records one after another until none is left."""
         mark = Current()
         current.set(mark)
         clock = self._context.attempts.machine.monotonic_s
@@ -146,7 +139,6 @@ class Lane:
         await self._room()
 
     async def _room(self) -> None:
-        """Wait while too many sends are not acknowledged, or not committed."""
         if self.exactly_once:
             await self._attempts.room()
         else:
@@ -157,7 +149,6 @@ class Lane:
     # Waiting
 
     def _park(self, key: Hashable, item: InFlightRecord, attempt: int, wait_s: float) -> None:
-        """Retry the record later; its key waits, others continue."""
         if self.closing:
             raise GivenUp
         self._tried[item] = attempt
@@ -172,11 +163,7 @@ class Lane:
         self.pump()
 
     async def rest(self, wait_s: float) -> None:
-        """Wait in place: the handler is blocked meanwhile, but a revocation ends the wait.
-
-        Raises:
-            GivenUp: the partition is revoked; its next owner begins with this record.
-        """
+        """Wait in place, blocking the handler; `GivenUp` if the partition is being revoked."""
         if self.closing:
             raise GivenUp
         me = asyncio.current_task()
@@ -188,7 +175,7 @@ class Lane:
     # Finishing
 
     def finish(self, items: Sequence[InFlightRecord], sent: Sent) -> None:
-        """Finish records once all sends for them are acknowledged; the next record does not wait for that."""
+        """Finish records once their sends are acknowledged, without delaying the next record."""
         if self.exactly_once:
             self._attempts.complete(items)
             return
@@ -222,15 +209,10 @@ class Lane:
     # Ending
 
     def is_handling(self, task: "asyncio.Task[Any] | None") -> bool:
-        """Return whether this task calls the handler."""
         return task in self._hands
 
     def close(self) -> "set[asyncio.Task[Any]]":
-        """Start nothing more and drop retries; the next owner begins with those.
-
-        Returns:
-            The tasks that still run.
-        """
+        """Stop starting records and drop retries; return running tasks."""
         self.closing = True
         for task in self._resting:
             task.cancel()
@@ -238,9 +220,8 @@ class Lane:
 
     @property
     def begun(self) -> int:
-        """Records given to the handler and not done: running, parked, or with unacknowledged sends."""
+        """Records with the handler: running, parked, or with unacknowledged sends."""
         return self.schedule.running + self.schedule.parked + self._unacknowledged
 
     def sending(self) -> "set[asyncio.Future[Any]]":
-        """Return the sends that are not acknowledged yet."""
         return set(self._sending)

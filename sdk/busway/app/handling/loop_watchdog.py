@@ -1,6 +1,6 @@
 """A blocked event loop, and the handler that blocks it.
 
-Here: `LoopWatch`, a thread that pings the loop and inspects its stack when it does not answer.
+Here: a thread that pings the loop and inspects its stack.
 Not here: partitions without progress (`busway.app.monitoring.health`).
 """
 
@@ -19,16 +19,12 @@ from busway.net.machine import OS
 logger = logging.getLogger("busway.app")
 
 LAG_S: Final = 1.0
-"""Seconds of silence before the loop is reported; pages and all other handlers have waited as long."""
+"""Seconds without an answer after which the loop is reported."""
 _LOOK_EVERY_S: Final = 0.5
 
 
 class LoopWatch:
-    """Watch the event loop on which it is entered.
-
-    Args:
-        routes: whose functions are named when one of them blocks the loop.
-    """
+    """Watches the event loop on which it is entered; names functions of `routes` that block it."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         self._names: dict[CodeType, str] = {}
@@ -83,7 +79,6 @@ class LoopWatch:
             )
 
     def _look(self, frame: FrameType | None) -> tuple[str | None, str]:
-        """Return the handler on the stack, None if another task runs, and the current line."""
         if frame is None:
             return None, "an unknown line"
         where = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"

@@ -1,7 +1,7 @@
 """Offsets of one partition of an app.
 
-Here: `PartitionOffsets`: what is finished, and the offset to commit.
-Not here: its lanes (`assigned_partition`), committing (`commits`, `transactor`).
+Here: what is finished, and the offset to commit.
+Not here: lanes (`assigned_partition`), committing (`commits`, `transactor`).
 """
 
 from collections.abc import Iterable
@@ -13,10 +13,9 @@ from busway.types import OffsetAndMetadata, TopicPartition
 
 
 class PartitionOffsets:
-    """Keep what is finished of a partition, and what was committed.
+    """Finished and committed offsets of a partition.
 
     Attributes:
-        done: finished offsets.
         committed: the last commit; None before the first.
         is_replaced: whether the topic of its records was deleted and created again.
         open_bytes: of records that are not finished or, with exactly_once, not committed.
@@ -54,8 +53,7 @@ class PartitionOffsets:
     def committable(self, position: int | None) -> OffsetAndMetadata | None:
         """Return what to commit; None for nothing.
 
-        Args:
-            position: also behind markers and aborted records that follow the last record.
+        `position` is the consumer's, also behind markers and aborted records after the last record.
         """
         finished = self.done.all_finished
         if finished is None:
@@ -86,20 +84,17 @@ class PartitionOffsets:
         return OffsetAndMetadata(finished.below, text)
 
     def _begun_at(self, position: int) -> OffsetAndMetadata:
-        """Return what to commit while nothing is finished: not beyond records that arrived before the position was
-        known.
-        """
+        """Return what to commit while nothing is finished: at most the first received record."""
         return OffsetAndMetadata(position if self.done.first < 0 else min(position, self.done.first))
 
     def is_behind(self, position: int | None) -> bool:
-        """Return whether all records are finished and the offset can move past markers, aborted records or a reset."""
+        """Report whether all is finished and the offset can move past markers, aborted records or a reset."""
         begun = self.committed is not None or self.done.first >= 0
         if (begun and not self.done.open) or (self.committed is None and self.reset_at is not None):
             return self.committable_with((), position) != self.committed
         return False
 
     def too_much_ahead(self, below: int, bound: str) -> HandlerFailed:
-        """Return the error for more records finished ahead of an offset than its metadata holds."""
         return HandlerFailed(
             f"{self.partition.topic}-{self.partition.partition}: more records are finished ahead of offset {below}, which is not, than "
             f"{bound}; with exactly_once they may not come again, so lower concurrency or raise the bound"

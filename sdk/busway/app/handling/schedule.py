@@ -1,6 +1,6 @@
 """Which record of a partition a handler gets next.
 
-Here: the order of keys, parked records and the bound on concurrency, as a pure state machine.
+Here: order of keys, parked records and concurrency, as a pure state machine.
 Not here: calling handlers and waiting (`lane`).
 
 A record is *queued*, *running*, perhaps *parked* until its next attempt is due, and finished. While a record of a key
@@ -21,10 +21,8 @@ T = TypeVar("T")
 class Schedule(Generic[T]):
     """The records of one partition for one handler.
 
-    Args:
-        ordering: "key": records of a key one after another, never reordered; "partition": all of them; "none": no
-            order.
-        concurrency: how many run at once. Above one, records without a key are unordered.
+    `ordering` "key": records of a key are never reordered; "partition": nor any others; "none": no order. With
+    `concurrency` above one, records without a key are unordered.
     """
 
     def __init__(self, *, ordering: Ordering = "key", concurrency: int = 1) -> None:
@@ -39,7 +37,7 @@ class Schedule(Generic[T]):
 
     @property
     def queued(self) -> int:
-        """Records that may run when there is room, without those held behind their key."""
+        """Records that may run when there is room; those held behind their key do not count."""
         return len(self._queued) + len(self._due)
 
     @property
@@ -48,7 +46,6 @@ class Schedule(Generic[T]):
 
     @property
     def parked(self) -> int:
-        """Records that wait for their next attempt."""
         return self._parked
 
     @property
@@ -67,7 +64,7 @@ class Schedule(Generic[T]):
         return key
 
     def next(self) -> tuple[Hashable, T] | None:
-        """Return a record to run now, and the key to finish it by; None if none may run."""
+        """Return the key to finish by and the next record to run; None if none may run."""
         if self._running >= self._concurrency:
             return None
         if self._due:
@@ -94,12 +91,10 @@ class Schedule(Generic[T]):
             self._behind.setdefault(key, deque())
 
     def due(self, key: Hashable, item: T) -> None:
-        """Requeue a parked record, before queued ones."""
         self._parked -= 1
         self._due.append((key, item))
 
     def finish(self, key: Hashable) -> None:
-        """Finish a running record: the next of its key may run."""
         self._running -= 1
         if self._behind and (behind := self._behind.get(key)) is not None:
             if behind:

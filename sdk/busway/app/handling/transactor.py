@@ -1,15 +1,15 @@
 """Handlers' output, committed exactly once in transactions with the offsets of their records.
 
-Here: `Transactor`: one transaction after another, retries after an abort, a new producer after a fatal error.
-Not here: the output of a call (`handler_output`), partitions and lanes (`worker`), the requests (`busway.producer`).
+Here: one transaction after another, retries after an abort, a new producer after a fatal error.
+Not here: a call's output (`handler_output`), partitions and lanes (`worker`), requests (`busway.producer`).
 
 While one transaction commits, handlers continue and their output is queued for the next. That begins when no record is
 left to be handled, after `INTERVAL_S` at the latest, and is open only while its records are sent: readers of committed
 records wait for no handler, and handlers for no commit.
 
-Output enters transactions in the order in which calls returned, and only as a whole: records, table rows, and the
-offsets of the handled records under the member's current id and generation (KIP-447). A fenced member commits nothing,
-so a process that was frozen has no visible writes.
+Output enters transactions as a whole, in the order in which calls returned: records, table rows, and the offsets of the
+handled records under the member's current id and generation (KIP-447). A fenced member commits nothing, so a process
+that was frozen has no visible writes.
 
 - Aborted, with its partitions still assigned: the same output enters the next transaction; no handler is called again.
 - Refused for good: transactions are bisected until the output at fault is alone; its record is dead-lettered.
@@ -50,7 +50,7 @@ logger = logging.getLogger("busway.app")
 INTERVAL_S: Final = 0.1
 """Maximum seconds that output waits for more before it is committed."""
 _LOOK_S: Final = 0.005
-"""Interval of the check whether records are left to be handled."""
+"""Interval of checking whether records are left to be handled."""
 RECORDS_MAX: Final = 10_000
 """Records handled and sent in one transaction; at this many it is committed without waiting."""
 BYTES_MAX: Final = 8 * 1024 * 1024
@@ -68,7 +68,7 @@ class Host(Protocol):
     """Owner of the partitions; see `Worker`."""
 
     def metadata(self) -> GroupMetadata:
-        """Return the member's current id and generation."""
+        """Return the member's id and generation."""
 
     def position(self, assigned: PartitionOffsets) -> int | None:
         """Return the consumer's position, or its position when the revocation began."""
@@ -80,7 +80,7 @@ class Host(Protocol):
         """Return whether no record is queued for a handler or running."""
 
     def is_behind(self) -> Sequence[PartitionOffsets]:
-        """Return partitions that are finished and whose offset can move past markers and aborted records."""
+        """Return finished partitions whose offset can move past markers and aborted records."""
 
     async def committed(
         self, outputs: Sequence[HandlerOutput], offsets: Mapping[PartitionOffsets, OffsetAndMetadata]
@@ -98,8 +98,8 @@ class Transactor:
     """Commits handlers' output in transactions.
 
     Args:
-        make_producer: makes a transactional producer, not started; always of one transactional id, so each fences the one before.
-        interval_s: how long output waits for more.
+        make_producer: makes a producer, not started; always of one transactional id, so each fences the one before.
+        interval_s: how long output waits for more, at most `INTERVAL_S`.
     """
 
     def __init__(self, make_producer: Callable[[], Producer], host: Host, hooks: Hooks, interval_s: float) -> None:
@@ -123,15 +123,9 @@ class Transactor:
         self.producer = make_producer()
 
     async def start(self) -> None:
-        """Initialise the transactional id.
-
-        Raises:
-            ConnectionFailed, TransactionFailed: as `Producer.start`.
-        """
         await self.producer.start()
 
     async def stop(self, timeout_s: float) -> None:
-        """Disconnect; an open transaction is aborted."""
         self._drop_all()
         await self.producer.stop(timeout_s)
 
@@ -153,13 +147,11 @@ class Transactor:
             self._batch_due.set()
 
     async def room(self) -> None:
-        """Wait while too much is queued; return at once when nothing more is committed because the app stops."""
         while not self._stopped and (self._waiting >= WAITING_MAX or self._waiting_bytes >= WAITING_BYTES_MAX):
             self._progress.clear()
             await self._progress.wait()
 
     def refused(self, item: InFlightRecord) -> BuswayError | None:
-        """Return why the output of the record's handler cannot be written."""
         if not self._refused:
             return None
         record = item.record
@@ -187,7 +179,6 @@ class Transactor:
             self.drop(partitions)
 
     def drop(self, partitions: Collection[PartitionOffsets]) -> None:
-        """Drop queued output of partitions that are lost or revoked."""
         for assigned in partitions:
             assigned.dropped = True
         if self._refused:
@@ -216,11 +207,9 @@ class Transactor:
     # Transactions
 
     async def run(self) -> None:
-        """Commit output until cancelled.
+        """Commit output until cancelled; `TransactionFailed` if no producer may.
 
-        Raises:
-            TransactionFailed: no producer may commit it.
-            HandlerFailed: a record is refused even as a dead letter.
+        `HandlerFailed` if a record is refused even as a dead letter.
         """
         try:
             await self._run()
@@ -242,7 +231,7 @@ class Transactor:
                 await self._restart_partitions(problem)
 
     async def _until_batch_due(self) -> Sequence[PartitionOffsets]:
-        """Wait until a transaction is due; return partitions to move the offset of, if that is the reason."""
+        """Wait until a transaction is due; return finished partitions if only their offsets must move."""
         while not self._queue:
             self._has_work.clear()
             try:
@@ -315,7 +304,6 @@ class Transactor:
     async def _seal(
         self, producer: Producer, outputs: Sequence[HandlerOutput], behind: Sequence[PartitionOffsets]
     ) -> dict[PartitionOffsets, OffsetAndMetadata]:
-        """Add the offsets to the transaction, under the member's current id and generation."""
         if any(output.partition.dropped for output in outputs):
             raise OutOfGroup("partitions have gone while their records were being sent")
         member = self._host.metadata()

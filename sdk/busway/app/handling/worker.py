@@ -1,7 +1,7 @@
 """Feeding an app's handlers and committing what they finish.
 
-Here: the assigned partitions with a lane for each handler; back-pressure; revocations.
-Not here: a partition's way through a handler (`lane`), the routes (`model.topic`), commits (`commits`, `transactor`).
+Here: assigned partitions with a lane per handler; back-pressure; revocations.
+Not here: a lane (`lane`), commits (`commits`, `transactor`).
 
 At least once: an offset is committed only when every record before it was handled, was filtered out, or is acknowledged
 as a dead letter.
@@ -72,7 +72,6 @@ class Worker(RebalanceListener):
             if context.make_producer is None
             else Transactor(context.make_producer, self, context.hooks, context.commit_interval_s)
         )
-        """Commits for exactly_once handlers; None without any."""
         self.counts = Counts()
         self.unfinished = 0
         """Records begun and not finished when their partition was revoked; its next owner begins with them."""
@@ -103,7 +102,6 @@ class Worker(RebalanceListener):
 
     @property
     def outcomes(self) -> Outcomes | None:
-        """Outcomes of its transactions; None where it makes none."""
         return None if self.transactor is None else self.transactor.outcomes
 
     @property
@@ -111,7 +109,6 @@ class Worker(RebalanceListener):
         return sum(lane.schedule.running for assigned in self._assigned.values() for lane in assigned.lanes)
 
     def reads(self, consumer: Consumer) -> None:
-        """Set the consumer to read from, before that starts."""
         self._consumer = consumer
 
     @property
@@ -168,7 +165,6 @@ class Worker(RebalanceListener):
                     assigned.paused = True
 
     def is_handling(self, task: "asyncio.Task[Any] | None") -> bool:
-        """Return whether this task calls the handler of a partition."""
         return any(lane.is_handling(task) for assigned in self._assigned.values() for lane in assigned.lanes)
 
     def _finished(self, items: Sequence[InFlightRecord]) -> None:
@@ -184,7 +180,6 @@ class Worker(RebalanceListener):
         self.make_room(items[0].partition)
 
     def make_room(self, partition: PartitionOffsets) -> None:
-        """Resume a partition that was full."""
         assigned = self._assigned.get(partition.partition) if partition.paused else None
         if assigned is partition and assigned.has_room:  # otherwise it is being revoked, or was restarted
             partition.paused = False
@@ -200,21 +195,19 @@ class Worker(RebalanceListener):
         return [assigned for assigned in self._assigned.values() if not assigned.exactly_once]
 
     def exactly_once_partition(self, topics: Collection[str], partition: int) -> AssignedPartition | None:
-        """Return an exactly_once partition of that number; None if none is assigned."""
         for topic_partition, assigned in self._assigned.items():
             if topic_partition.topic in topics and topic_partition.partition == partition and assigned.exactly_once:
                 return assigned
         return None
 
     def parked(self) -> dict[TopicPartition, int]:
-        """Return the number of records that wait for their next attempt, by partition."""
         return {
             partition: sum(lane.schedule.parked for lane in assigned.lanes)
             for partition, assigned in self._assigned.items()
         }
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Return the offset behind the finished prefix of each partition; partitions without one are missing."""
+        """Return the offset behind the finished prefix of each partition that has one."""
         positions = {}
         for partition, assigned in self._assigned.items():
             if (below := assigned.done.committable) is not None:
@@ -225,13 +218,12 @@ class Worker(RebalanceListener):
     # Rebalances
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
-        """Open lanes for new partitions, after the service has loaded its state for them."""
         async with self._closing:
             pass  # a partition being closed may be assigned again
         await self._begin(dict.fromkeys(assigned, -1))
 
     async def _begin(self, firsts: Mapping[TopicPartition, int]) -> None:
-        """Open assigned partitions, at these offsets where the group has none committed."""
+        """Open assigned partitions, at these offsets if the group has none committed."""
         staying = set(self.consumer.assignment().intersection(firsts) - self._revoked)
         self._beginning.append(staying)
         try:
@@ -299,7 +291,6 @@ class Worker(RebalanceListener):
         return self.consumer.known_position(assigned.partition)
 
     def is_idle(self) -> bool:
-        """Return whether no record is queued for, or running in, an exactly_once handler."""
         return not any(
             lane.schedule.running or lane.schedule.queued
             for assigned in self._assigned.values()
@@ -329,10 +320,9 @@ class Worker(RebalanceListener):
         await self._context.hooks.committed(moved)
 
     async def release_partitions(self) -> dict[TopicPartition, int]:
-        """Stop handling all exactly_once partitions; return the first offset of each.
+        """Stop handling all exactly_once partitions; pause the consumer until they restart.
 
-        The consumer is paused until they restart, so it continues at its position if none of their records was
-        delivered.
+        So it continues at its position if none of their records was delivered.
         """
         gone = self._take([partition for partition, assigned in self._assigned.items() if assigned.exactly_once])
         self.consumer.pause(*self.consumer.assignment().intersection(assigned.partition for assigned in gone))
@@ -351,11 +341,9 @@ class Worker(RebalanceListener):
     # Revocations
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        """Drain handlers, commit, close the lanes."""
         await self._close(revoked)
 
     async def on_partitions_lost(self, lost: Any) -> None:
-        """Stop handling partitions that others already own."""
         self._stay_without(lost)
         gone = self._take(lost)
         if self.transactor is not None:

@@ -1,6 +1,6 @@
 """Dependencies of an app's workers.
 
-Here: `WorkerContext`, filled by the app when it starts.
+Here: `WorkerContext`.
 Not here: the workers (`worker`, `busway.app.queues.worker`).
 """
 
@@ -19,11 +19,7 @@ from busway.types import Record, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerContext:
-    """Hold the common dependencies of an app's workers.
-
-    Attributes:
-        make_producer: for exactly_once handlers; None without any.
-    """
+    """Common dependencies of workers; `make_producer` is None without exactly_once handlers."""
 
     group: str
     handlers: Sequence[Handler]

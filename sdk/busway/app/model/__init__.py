@@ -1,4 +1,1 @@
-"""Types of a service: topics, routes, retries, transaction outcomes, and the errors of a declaration.
-
-Nothing here imports another part of `busway.app`.
-"""
+"""Types of a service; they import no other part of `busway.app`."""

@@ -1,7 +1,7 @@
 """Outcomes of an app's transactions.
 
-Here: `Outcomes`, counted by `handling.transactor` and shown by `monitoring`.
-Not here: making transactions.
+Here: `Outcomes`.
+Not here: making transactions (`handling.transactor`).
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,9 @@ class Outcomes:
     """Outcomes of transactions since the app started.
 
     Attributes:
-        committed, aborted: transactions.
-        renewed: how often a producer failed for good and was replaced.
+        renewed: replacements of a producer that failed for good.
         problem: the last failure, if no transaction has committed since.
-        failing_s: since when none has, in seconds of the monotonic clock.
+        failing_s: monotonic seconds of the first failure since the last commit.
     """
 
     committed: int = 0
@@ -28,7 +27,6 @@ class Outcomes:
     failing_s: float = 0.0
 
     def failed(self, problem: BuswayError) -> None:
-        """Note a transaction that was not committed, or not yet."""
         if self.problem is None:
             self.failing_s = REAL_TIME.monotonic_s()
         self.problem = problem

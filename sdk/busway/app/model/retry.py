@@ -1,6 +1,6 @@
 """Retries of a handler, and the headers of dead letters.
 
-Here: `Retry`, `Exponential`, and the headers of a dead letter.
+Here: `Retry`, `Exponential`, and the headers.
 Not here: waiting (`lane`) and sending (`attempts`).
 """
 
@@ -39,8 +39,9 @@ class HandlerFailed(BuswayError):
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
-    """Exponential backoff: `initial` seconds, times `factor` each time, at most `max`, each shortened by up to `jitter`
-    of itself.
+    """Exponential backoff: `initial` seconds, times `factor` each time, at most `max`.
+
+    Each wait is shortened by up to `jitter` of itself.
     """
 
     initial: float = 0.2
@@ -55,7 +56,7 @@ class Exponential:
             )
 
     def wait_s(self, attempt: int, chance: float) -> float:
-        """Return seconds to wait after attempt number `attempt` (the first is 1); `chance` is random, in [0, 1)."""
+        """Return seconds to wait after an attempt (the first is 1); `chance` is random, in [0, 1)."""
         try:
             longest = min(self.initial * self.factor ** (attempt - 1), self.max)
         except OverflowError:
@@ -70,8 +71,7 @@ class Retry:
     Attributes:
         attempts: calls in all; 1 tries once.
         backoff: waits between them. Later records of the same key wait too, to keep their order; with
-            `ordering="partition"`, or in
-            batches, the whole partition waits.
+            `ordering="partition"`, or in batches, the whole partition waits.
         on: exceptions that are retried.
         give_up_on: exceptions that are not, although in `on`.
     """
@@ -98,14 +98,13 @@ class Retry:
 
 
 def dead_letter_topic(topic: str, group: str) -> str:
-    """Return the dead-letter topic of a group for a topic."""
     return f"{topic}.{group}.dlt"
 
 
 def dead_letter_headers(
     problem: BaseException, record: Record, *, group: str, attempts: int, handler: str
 ) -> list[tuple[str, bytes | None]]:
-    """Return origin and reason of a dead letter, under the header names of Spring and consoles."""
+    """Return origin and reason of a dead letter, under Spring's header names."""
     stack = "".join(
         traceback.format_exception(kind := type(problem), problem, _from_handler(problem.__traceback__))
     ).encode(errors="replace")
@@ -128,7 +127,7 @@ def dead_letter_headers(
 
 
 def _from_handler(trace: TracebackType | None) -> TracebackType | None:
-    """Drop the frames of Busway and Python that called the handler; keep all if there are no others."""
+    """Drop the frames of Busway and Python that called the handler, unless no others are left."""
     theirs = trace
     while theirs is not None and theirs.tb_frame.f_code.co_filename.startswith(_CALLERS):
         theirs = theirs.tb_next
@@ -136,9 +135,7 @@ def _from_handler(trace: TracebackType | None) -> TracebackType | None:
 
 
 def place_of(problem: BaseException) -> str:
-    """Return where in the handler's code an exception was raised: ` (service.py:12 in charge)`; empty if it was not
-    called.
-    """
+    """Return where the handler raised, such as ` (service.py:12 in charge)`; empty if not called."""
     frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if not frame.filename.startswith(_CALLERS)]
     own = [
         frame for frame in frames if not frame.filename.startswith(_PYTHON)
@@ -176,7 +173,6 @@ def refusal_of(problem: BuswayError) -> BuswayError | None:
 
 
 def is_too_large(problem: BuswayError) -> bool:
-    """Return whether a record was refused for its size."""
     return isinstance(problem, MessageTooLarge) or (
         isinstance(problem, BrokerError) and problem.code is ErrorCode.MESSAGE_TOO_LARGE
     )

@@ -1,6 +1,6 @@
 """Results of the decorators: topics with their types, handlers with their options.
 
-Here: `Topic`, `ConsumerRecord`, `Route` and its options, and the protocols of a topic's app.
+Here: `Topic`, `ConsumerRecord`, `Route`, and the protocols of a topic's app.
 Not here: running them (`handling`), binding arguments (`binding`).
 """
 
@@ -46,7 +46,6 @@ BATCH_MAX: Final = 1000
 
 
 def is_topic_name(name: str) -> bool:
-    """Return whether brokers accept the name."""
     return bool(name) and len(name) <= _LONGEST and not set(name) - _LEGAL and name not in {".", ".."}
 
 
@@ -139,22 +138,22 @@ class Topic(Generic[K, V]):
         key: K | None = None,
         **options: Unpack[SendOptions],
     ) -> "asyncio.Future[RecordMetadata]":
-        """As `send`, but return once the record is queued; the future is done when it is acknowledged.
+        """As `send`, but return once the record is queued; the future is done on acknowledgement.
 
-        A handler need not wait for it: its own record is finished only when all its sends are acknowledged, and the
-        next record is handled meanwhile.
+        A handler need not wait: its record is finished only when all its sends are acknowledged, and the next record is
+        handled meanwhile.
         """
         return await self.app.send_soon(self, value, key, **options)
 
 
 class TopicSerdes(Protocol):
-    """Encode and decode keys and values of topics; see `busway.app.serdes.Serdes`."""
+    """Conversion of keys and values; see `busway.app.serdes.Serdes`."""
 
     def knows(self, topic: Topic[Any, Any]) -> bool:
-        """Whether the topic was prepared."""
+        """Whether it was prepared."""
 
     async def prepare(self, topics: Iterable[Topic[Any, Any]]) -> None:
-        """Create the serdes of these topics and register their schemas."""
+        """Create serdes; register schemas."""
 
     def encode(self, topic: Topic[Any, Any], part: Part, value: Any) -> bytes | None:
         """Encode a key or value; None stays None."""
@@ -170,7 +169,7 @@ class TopicSerdes(Protocol):
 
 
 class OpenOutput(Protocol):
-    """Collect records from outside of handlers for one transaction of the app."""
+    """Records from outside of handlers for one transaction of the app."""
 
     def keep(self, record: ProducerRecord) -> None:
         """Send it with the transaction."""
@@ -179,11 +178,11 @@ class OpenOutput(Protocol):
         """Call back with whether it was committed."""
 
     def commit(self) -> None:
-        """Put it into one of the next transactions."""
+        """Queue it for one of the next transactions."""
 
 
 class TopicOwner(Protocol):
-    """Send the records of a topic: the app, as topics and tables see it."""
+    """The app, as topics and tables see it."""
 
     @property
     def name(self) -> str:
@@ -199,11 +198,7 @@ class TopicOwner(Protocol):
 
     @property
     def serdes(self) -> TopicSerdes:
-        """The serdes of the running app.
-
-        Raises:
-            NotRunning: the app is not running.
-        """
+        """The serdes of the running app; `NotRunning` if it does not run."""
 
     def new_serdes(self) -> TopicSerdes:
         """Create serdes for use while the app does not run; the caller closes them."""
@@ -232,11 +227,7 @@ class TopicOwner(Protocol):
         """As `Producer.send_many`; in a handler, its record is finished when they are acknowledged."""
 
     def open_output(self, topics: Collection[str], partition: int) -> OpenOutput | None:
-        """Return work that commits with the handled records of these topics' partition.
-
-        Returns:
-            None where this instance handles no partition of that number exactly once.
-        """
+        """Return output that commits with these topics' exactly_once partition; None if it is not assigned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,19 +254,14 @@ class TransactionalInbox(Protocol):
     def handling(self, group: str, record: ConsumerRecord[Any, Any]) -> AbstractAsyncContextManager[Any | None]:
         """Surround one attempt at a record with a transaction.
 
-        Enters as the handler's `tx`, or as None if the record was handled before; leaves by committing the handler's
-        writes together with the record's mark, or by rolling back if the handler raised.
+        It enters as the handler's `tx`, or as None if the record was handled before. It commits the writes together
+        with the record's mark, or rolls back if the handler raised.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """Target of a handler's result.
-
-    Attributes:
-        topic: or its name.
-        key: of the record, from the result; None for the key of the handled record.
-    """
+    """Target of a handler's result; `key` takes the result, None is the handled record's key."""
 
     topic: "Topic[Any, Any] | str"
     key: Callable[[Any], Any] | None
@@ -283,14 +269,11 @@ class Publication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A handler with its topics and options.
+    """A handler with its topics and options; other attributes are the arguments of `App.subscribe`.
 
     Attributes:
-        function: that was decorated.
         publications: targets of its results.
         group: the share group of a queue; None for the app's own consumer group.
-
-    The others are the arguments of `App.subscribe`.
     """
 
     function: Callable[..., Any]
@@ -309,7 +292,6 @@ class Route:
 
     @property
     def name(self) -> str:
-        """Module and name of the handler, for messages."""
         function = self.function
         own = getattr(function, "__qualname__", type(function).__qualname__)
         return f"{getattr(function, '__module__', type(function).__module__)}.{own}"

@@ -1,7 +1,7 @@
 """Readiness of an app.
 
-Here: `Health`, which tracks an app's progress and its lag on the brokers.
-Not here: HTTP (`busway.web`), metrics for Prometheus (`metrics`).
+Here: its progress and its lag on the brokers.
+Not here: HTTP (`busway.web`), metrics (`metrics`).
 
 The brokers are queried only on a probe, at most once in `LOOK_EVERY_S`: without probes it costs nothing.
 """
@@ -24,19 +24,14 @@ from busway.types import TopicPartition
 LOOK_EVERY_S: Final = 1.0
 """Probes within this time share the last answer of the brokers."""
 LOOK_TIMEOUT_S: Final = 5.0
-"""Maximum wait of a probe for the brokers; Kubernetes gives up after one second by default, Prometheus after ten."""
+"""Maximum wait of a probe for the brokers; default timeouts: Kubernetes 1 s, Prometheus 10 s."""
 STALL_TIMEOUT_S: Final = 60.0
 _EARLIEST, _LATEST = -2, -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
-    """Whether the app makes progress.
-
-    Attributes:
-        ready: without a problem.
-        reasons: problems, each with the partition or the cause.
-    """
+    """Whether the app makes progress; `reasons` name the partition or the cause."""
 
     ready: bool
     reasons: tuple[str, ...] = ()
@@ -47,7 +42,7 @@ class Health(Extension):
 
     Args:
         stall_timeout_s: how long a partition with lag may finish no record; counted from the first look that saw the
-            lag, so that an idle partition with a new record is not reported as stuck.
+            lag, so that an idle partition with a new record is not stuck.
         clock: monotonic seconds; None for the machine's clock.
     """
 
@@ -66,7 +61,6 @@ class Health(Extension):
         self._looked_s: float | None = None
 
     def now_s(self) -> float:
-        """Return monotonic seconds."""
         return (self._clock or REAL_TIME.monotonic_s)()
 
     # Extension
@@ -91,7 +85,6 @@ class Health(Extension):
         self.progress.revoked(partitions)
 
     def finished(self, handling: Handling) -> None:
-        """Note progress; a retried record is none."""
         if handling.outcome != "retried":
             self.progress.finished(TopicPartition(handling.topic, handling.partition), self.now_s())
 
@@ -101,7 +94,7 @@ class Health(Extension):
     # Looking
 
     async def look(self) -> None:
-        """Query the brokers for ends and unknown offsets; a failure is kept in `unreachable`."""
+        """Query the brokers for ends and unknown offsets; keep a failure in `unreachable`."""
         async with self._looking:
             now_s = self.now_s()
             app = self._app
@@ -150,7 +143,7 @@ class Health(Extension):
         return None if worker is None else worker.outcomes
 
     async def ready(self) -> Readiness:
-        """Judge whether the app has its partitions and makes progress with each of them."""
+        """Judge whether the app has partitions and makes progress with each."""
         app = self._app
         if app is None:
             return Readiness(ready=False, reasons=("the app is not running",))

@@ -12,14 +12,14 @@ retried, dead_lettered |
 | `busway_dead_letters_total` | topic, handler | dead-lettered records |
 | `busway_handler_in_flight` | handler | calls in progress |
 | `busway_assigned_partitions` | | partitions of this process |
-| `busway_rebalances_total` | | how often partitions were assigned or revoked |
+| `busway_rebalances_total` | | assignments and revocations |
 | `busway_committed_offset` | topic, partition | the group's |
 | `busway_lag_records` | topic, partition | records behind it |
 | `busway_seconds_since_progress` | topic, partition | since a record was finished, or the partition was assigned |
 | `busway_parked_records` | topic, partition | records that wait for their next attempt |
-| `busway_transactions_total` | outcome | of exactly_once handlers: committed, aborted; aborted ones are repeated |
-| `busway_transaction_renewals_total` | | how often their producer was fenced or failed for good, and all partitions
-were restarted |
+| `busway_transactions_total` | outcome | of exactly_once handlers: committed, aborted (and repeated) |
+| `busway_transaction_renewals_total` | | restarts of all partitions because their producer was fenced or failed for
+good |
 | `busway_brokers_reachable` | | 1 if the brokers answered the last query for lag |
 | `busway_build_info` | app, group, version | 1 |
 | `process_*` | | of prometheus-client: CPU, memory, open files |
@@ -45,16 +45,11 @@ BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0
 
 
 class Metrics(Health):
-    """Counters of handlers, with the app's health for lag and progress.
-
-    Args:
-        stall_timeout_s, clock: as in `Health`.
-    """
+    """Counters of handlers, with the app's health for lag and progress; arguments as for `Health`."""
 
     def __init__(self, *, stall_timeout_s: float = STALL_TIMEOUT_S, clock: Callable[[], float] | None = None) -> None:
         super().__init__(stall_timeout_s=stall_timeout_s, clock=clock)
         self.registry = registry = CollectorRegistry(auto_describe=False)
-        """Open to metrics of the service."""
         where = ("topic", "handler")
         self._records = Counter(
             "busway_handler_records", "Records given to handlers.", (*where, "outcome"), registry=registry
@@ -111,9 +106,7 @@ class Metrics(Health):
         count(handling)
 
     def _counting(self, topic: str, handler: str, outcome: str) -> Callable[[Handling], None]:
-        """Return the counter of calls with these labels: a label lookup for each record would cost more than
-        counting.
-        """
+        """Return the counter of calls with these labels; cached, because label lookups cost more than counting."""
         records = self._records.labels(topic, handler, outcome)
         seconds = self._seconds.labels(topic, handler)
         retries = self._retries.labels(topic, handler)
@@ -131,8 +124,6 @@ class Metrics(Health):
 
 
 class _Partitions(Collector):
-    """Metrics that are computed on collection."""
-
     def __init__(self, health: Health) -> None:
         self._health = health
 

@@ -1,7 +1,6 @@
 """Progress of an app's partitions, and which are stuck.
 
-Here: committed offsets, ends, and the time of each partition's last progress; pure, times are seconds of any monotonic
-clock.
+Here: committed offsets, ends, and times of last progress; pure, in seconds of any monotonic clock.
 Not here: querying the brokers (`health`).
 """
 
@@ -13,9 +12,7 @@ from busway.types import TopicPartition
 
 @dataclass(slots=True)
 class _Watched:
-    """One partition: `moved_s` is when a record was last finished, `behind_s` since when it has had lag without
-    progress.
-    """
+    """State of one partition; `behind_s`: since when it has had lag without progress."""
 
     moved_s: float
     committed: int | None = None
@@ -28,7 +25,6 @@ class PartitionProgress:
     """Current state of one partition of the app.
 
     Attributes:
-        partition: which.
         committed: the group's offset; None while it is unknown.
         lag: records behind it; None while committed offset or end are unknown.
         idle_s: seconds since a record was finished, or since the partition was assigned.
@@ -43,38 +39,30 @@ class PartitionProgress:
 
 
 class Progress:
-    """State of the partitions of this process."""
-
     def __init__(self) -> None:
         self._watched: dict[TopicPartition, _Watched] = {}
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """The assigned partitions."""
         return frozenset(self._watched)
 
     @property
     def unknown(self) -> frozenset[TopicPartition]:
-        """Partitions whose committed offset is unknown."""
         return frozenset(partition for partition, watched in self._watched.items() if watched.committed is None)
 
     def assigned(self, partitions: Iterable[TopicPartition], now_s: float) -> None:
-        """Track new partitions."""
         for partition in partitions:
             self._watched[partition] = _Watched(now_s)
 
     def revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drop removed partitions."""
         for partition in partitions:
             self._watched.pop(partition, None)
 
     def finished(self, partition: TopicPartition, now_s: float) -> None:
-        """Note a finished record."""
         if (watched := self._watched.get(partition)) is not None:
             watched.moved_s, watched.behind_s = now_s, None
 
     def committed(self, offsets: Mapping[TopicPartition, int], now_s: float) -> None:
-        """Note the group's offsets, as committed or as the brokers report them."""
         for partition, offset in offsets.items():
             if (watched := self._watched.get(partition)) is not None and watched.committed != offset:
                 if watched.committed is not None:
@@ -83,7 +71,7 @@ class Progress:
                 watched.committed = offset
 
     def ends(self, offsets: Mapping[TopicPartition, int], now_s: float) -> None:
-        """Note the end offsets; a partition counts as stuck from the first look that shows lag."""
+        """Note end offsets; a partition is stuck from the first look that shows lag."""
         for partition, offset in offsets.items():
             if (watched := self._watched.get(partition)) is None:
                 continue
@@ -94,7 +82,6 @@ class Progress:
                 watched.behind_s = now_s
 
     def all(self, now_s: float) -> list[PartitionProgress]:
-        """Return every partition, sorted."""
         return [
             PartitionProgress(
                 partition=partition,

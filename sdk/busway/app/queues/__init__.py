@@ -1,5 +1,5 @@
 """Handlers that take records of a share group, as a work queue.
 
 Here: feeding them, and acknowledging their records.
-Not here: declaring them (`declaring`), calling a handler (`handling`).
+Not here: declaring (`declaring`), calling (`handling`).
 """

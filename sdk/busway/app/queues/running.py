@@ -1,6 +1,6 @@
 """The queues of an app that starts.
 
-Here: creating their workers, and running them beside the app's other handlers.
+Here: creating their workers, running them beside other handlers.
 Not here: one worker (`worker`).
 """
 
@@ -43,7 +43,7 @@ async def start_working(
 
     Args:
         worker: the app's own, beside its queues.
-        queues: receives the workers of its queues, each once it has started.
+        queues: receives each queue's worker once it has started.
         reset: where a new share group begins.
 
     Raises:
@@ -97,7 +97,7 @@ def _worker(app: RunningService, handler: Handler, attempts: AttemptContext, con
 
 
 async def _begin_at(app: RunningService, groups: Sequence[str], reset: str) -> None:
-    """Set where new share groups begin, a group config of the brokers; their default is the end."""
+    """Set where new share groups begin, a group config; the brokers' default is the end."""
     if reset == "none":
         return
     async with Admin(app.bootstrap_servers, client_id=app.name) as admin:
@@ -114,11 +114,7 @@ async def _begin_at(app: RunningService, groups: Sequence[str], reset: str) -> N
 
 
 async def run_all(work: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-    """Run several loops until cancelled or until one fails; then end all.
-
-    Raises:
-        BuswayError: raised by the first that failed.
-    """
+    """Run loops until cancelled or until one fails; end all and raise its error."""
     tasks = [asyncio.get_running_loop().create_task(run()) for run in work]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,10 +1,10 @@
 """Feeding one queue's handler and acknowledging its records.
 
-Here: `QueueWorker`: concurrency, lock renewal, acknowledgements, draining.
-Not here: calling the handler and dead letters (`handling.attempts`), the share group (`busway.share`).
+Here: concurrency, lock renewal, acknowledgements, draining.
+Not here: calling the handler (`handling.attempts`), the share group (`busway.share`).
 
 At least once: a record is accepted when its handler has returned and its sends are acknowledged, rejected when
-dead-lettered, and released otherwise. Its delivery count is its attempt, so processes that died with it count too.
+dead-lettered, and released otherwise. Its delivery count is its attempt, so attempts of killed processes count too.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ NO_OFFSETS: Final = PartitionOffsets(TopicPartition("", -1), CompletedOffsets(),
 """Placeholder partition of a queue's records: a share group acknowledges records and commits no offsets."""
 _POLL_MS: Final = 500
 _RENEWALS: Final = 4
-"""A lock is renewed after this part of its time, so a lost renewal can be repeated."""
+"""A lock is renewed after 1/_RENEWALS of its time, so a lost renewal can be repeated."""
 _LOCK_LOOK_S: Final = 0.2
 
 
@@ -54,8 +54,7 @@ class QueueContext:
 
     Attributes:
         attempts: with the name of the share group.
-        consumer: the worker starts and stops it.
-        drain_timeout_s: how long running handlers may take to end.
+        consumer: started by the app, stopped by the worker.
     """
 
     attempts: AttemptContext
@@ -98,20 +97,17 @@ class QueueWorker:
 
     @property
     def has_joined(self) -> bool:
-        """Whether the share group has assigned partitions to it."""
         return self.consumer.has_joined
 
     @property
     def records_in_hand(self) -> int:
-        """Records in the handler at this moment."""
         return len(self._hands) - len(self._parked)
 
     def is_handling(self, task: "asyncio.Task[Any] | None") -> bool:
-        """Return whether this task calls the handler."""
         return task in self._hands
 
     async def run(self) -> None:
-        """Feed the handler until cancelled; then drain, release the rest, leave the group, and return.
+        """Feed the handler until cancelled; then drain, release the rest, and leave the group.
 
         Raises:
             HandlerFailed: a record failed for good and may not be dead-lettered.
@@ -219,7 +215,6 @@ class QueueWorker:
         self._acknowledge(record, kind)
 
     async def _work(self, record: Record) -> Acknowledge:
-        """Make one attempt; return how to acknowledge the record."""
         if record.headers and is_for_others(record, self._group):
             return "accept"
         mark = Current()
@@ -269,8 +264,7 @@ class QueueWorker:
     async def _park(self, wait_s: float) -> None:
         """Wait until any member may make the next attempt; the slot is freed, the lock stays.
 
-        Raises:
-            GivenUp: the app stops; the record is released at once.
+        `GivenUp` if the app stops, which releases the record at once.
         """
         me = asyncio.current_task()
         assert me is not None
@@ -284,11 +278,7 @@ class QueueWorker:
             raise
 
     async def _rest(self, wait_s: float) -> None:
-        """Wait in place.
-
-        Raises:
-            GivenUp: the app stops; the record is released.
-        """
+        """Wait in place; `GivenUp` if the app stops, which releases the record."""
         if self._closing:
             raise GivenUp
         me = asyncio.current_task()
@@ -300,7 +290,6 @@ class QueueWorker:
             self._resting.discard(me)
 
     async def _renew(self) -> None:
-        """Renew locks before they expire."""
         while True:
             lock_ms = self.consumer.acquisition_lock_timeout_ms
             part_s = _LOCK_LOOK_S if lock_ms is None else lock_ms / 1000 / _RENEWALS

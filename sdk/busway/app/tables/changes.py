@@ -1,7 +1,7 @@
 """Changes of a table by exactly_once handlers.
 
-Here: `Change`, which adds rows to a call's output or undoes them; rows put outside of handlers.
-Not here: rows (`rows`), when it is called (`busway.app.handling.handler_output`).
+Here: `Change`, rows put outside of handlers.
+Not here: rows (`rows`), calling it (`busway.app.handling.handler_output`).
 """
 
 import asyncio
@@ -20,11 +20,7 @@ from busway.types import ProducerRecord
 class Change:
     """Changes of a table by one exactly_once call.
 
-    Attributes:
-        rows: of the table.
-        attempt: rows put by the call.
-        copy: state of the rows beside the topic.
-        outgoing: returns the records of rows that are not queued yet.
+    `copy` is the state of the rows beside the topic; `outgoing` returns records of rows not yet queued.
     """
 
     rows: HeldRows[Any, Any]
@@ -60,10 +56,12 @@ async def change_outside(
     origin: RowOrigin,
     copy: Copy,
 ) -> None:
-    """Set a row outside of exactly_once handlers, in one of their transactions: the log keeps the order of memory.
+    """Set a row outside of exactly_once handlers, in one of their transactions.
+
+    So the log keeps the order of memory.
 
     Args:
-        output: output for one of them; None where the row's partition is not assigned.
+        output: None if the row's partition is not assigned.
 
     Raises:
         NotHere: the row's partition was revoked.

@@ -1,6 +1,6 @@
 """Co-partitioning of a table's topic with its sources.
 
-Here: creating it with their number of partitions, and refusing sources that cannot be co-partitioned.
+Here: creating it with their number of partitions, and refusals.
 Not here: the table (`table`).
 """
 

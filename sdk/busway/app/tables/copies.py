@@ -1,6 +1,6 @@
 """Partitions of a table in memory, and how far they match its topic.
 
-Here: restoring rows, keeping those of revoked partitions until their owner is known, resuming from them.
+Here: restoring rows; keeping revoked ones until their owner is known, and resuming from them.
 Not here: changing them (`table`).
 """
 
@@ -23,16 +23,14 @@ from busway.types import Record, RecordMetadata
 logger = logging.getLogger("busway.app")
 
 _KEPT_S: Final = 600.0
-"""Seconds for which revoked rows can be resumed: a rebalance takes seconds. Later, tombstones written meanwhile may be
-compacted away.
-"""
+"""Seconds for which revoked rows can be resumed; later, tombstones written meanwhile may be compacted away."""
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 10.0
 """Backoff while no broker answers: doubles from the first wait to the longest, without an end."""
 
 
 class BadRow(BuswayError):
-    """A record of the table's topic is no row of it; without it the app would lose state."""
+    """A record of the table's topic is no row of it; skipping it would lose state."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -41,8 +39,7 @@ class Copy:
 
     Attributes:
         known: the offset up to which they match; everything between the restored end and it was written by this
-            instance. None after a failed
-            write, which may or may not be in the topic.
+            instance. None after a failed write, which may or may not be in the topic.
         open: calls and writes in progress.
         left_s: when the partition was revoked; None while it is assigned.
     """
@@ -53,11 +50,10 @@ class Copy:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the rows match the topic up to `known`."""
         return self.known is not None and not self.open
 
     def written(self, offset: int) -> None:
-        """Note an acknowledged row. After a record of another writer, `known` stays before that."""
+        """Note an acknowledged row; `known` stays before a record of another writer."""
         if offset == self.known:
             self.known += 1
 
@@ -72,7 +68,7 @@ class Copy:
     def left(self) -> Callable[[bool], None]:
         """Count rows that enter a transaction; return the callback for its outcome.
 
-        `known` stays: everything between it and the end was written by this instance, and is read once more.
+        `known` stays: this instance wrote everything between it and the end, which is read once more.
         """
         self.open += 1
 
@@ -84,7 +80,6 @@ class Copy:
         return settled
 
     def sent(self, futures: "Collection[asyncio.Future[RecordMetadata]]") -> None:
-        """Count rows that are being sent."""
         self.open += len(futures)
         for future in futures:
             future.add_done_callback(self._acknowledged)
@@ -106,7 +101,6 @@ class Copies:
         self._copies: dict[int, Copy] = {}
 
     def of(self, partition: int) -> Copy:
-        """Return the state of a partition; a detached one if it is not assigned."""
         return self._copies.get(partition) or Copy(known=None)
 
     def clear(self) -> None:
@@ -118,7 +112,7 @@ class Copies:
     def give_up(self, partitions: Set[int]) -> None:
         """Keep the rows of revoked partitions for readers until their new owner is known.
 
-        Rows that may differ from the topic are forgotten at once: a call or a write is in progress, or has failed.
+        Rows that may differ from the topic, by a pending or failed call or write, are dropped at once.
         """
         now_s = REAL_TIME.now_s()
         for partition in partitions:
@@ -126,10 +120,7 @@ class Copies:
         self._forget({partition for partition in partitions if not self._copies[partition].is_exact})
 
     async def read_back(self, partitions: Set[int]) -> int:
-        """Restore the rows of these partitions; wait while the brokers or the registry are unavailable.
-
-        Returns:
-            The number of records read.
+        """Restore these partitions, waiting for brokers and registry; return the number of records read.
 
         Raises:
             BadRow: a record does not fit the table's types; names partition and offset.
@@ -175,7 +166,7 @@ class Copies:
         )
 
     def _starts(self, partitions: Set[int], contents: Snapshot) -> Mapping[int, int]:
-        """Return offsets to resume revoked partitions from; the others are read from the beginning."""
+        """Return offsets to resume revoked partitions from; others are read from the beginning."""
         now_s = REAL_TIME.now_s()
         starts = {}
         for partition in partitions & self._copies.keys():

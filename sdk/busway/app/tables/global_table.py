@@ -1,7 +1,7 @@
 """`app.global_table(…)`: a whole topic in the memory of every instance.
 
-Here: `GlobalTable`: loading it, following it in the background, writing to it.
-Not here: rows (`rows`), state divided among the instances (`table`).
+Here: loading it, following it in the background, writing to it.
+Not here: rows (`rows`), rows divided among the instances (`table`).
 
 It is for data that every instance needs and few change: prices, zones, switches. Readers lag behind writers by the time
 of a fetch.
@@ -33,7 +33,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 _NOTHING: Final[Mapping[str, int]] = {}
 _POLL_MS: Final = 500
-"""Maximum wait of a read for a record; a record ends it at once."""
+"""Maximum wait of a fetch; a record ends it at once."""
 _FIRST_WAIT_S: Final = 0.1
 _LONGEST_WAIT_S: Final = 5.0
 """Backoff when the topic cannot be read: doubles from the first wait to the longest."""
@@ -41,10 +41,6 @@ _LONGEST_WAIT_S: Final = 5.0
 
 class GlobalTable(Rows[K, V], Extension):
     """All rows of a topic by key, in every instance; made by `App.global_table`.
-
-    Args:
-        topic: of the rows.
-        partitions, configs: as for `App.global_table`.
 
     Raises:
         BadDeclaration: the key type is not hashable.
@@ -68,8 +64,9 @@ class GlobalTable(Rows[K, V], Extension):
         self._following: asyncio.Task[None] | None = None
 
     async def put(self, key: K, value: V) -> RecordMetadata:
-        """Write a row and wait for its acknowledgement. It is in memory, here and elsewhere, once it is read: see
-        `caught_up`.
+        """Write a row and wait for its acknowledgement.
+
+        It is in memory once it is read: see `caught_up`.
 
         Raises:
             Unencodable: the key or the value is of another type.
@@ -83,11 +80,8 @@ class GlobalTable(Rows[K, V], Extension):
     async def delete(self, key: K) -> RecordMetadata:
         """Delete a row with a tombstone; otherwise as `put`.
 
-        A topic with added partitions or several producers may have rows of one key in several partitions: each gets a
-        tombstone.
-
-        Returns:
-            Metadata of the tombstone in the key's own partition.
+        Rows of one key may be in several partitions, after partitions were added or with several producers: each gets a
+        tombstone. Returns the metadata of that in the key's own partition.
         """
         held = self._partitions_of(key)
         sent = await self.topic.send(None, key)

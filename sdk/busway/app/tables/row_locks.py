@@ -1,10 +1,10 @@
 """Locks of the rows of a partition.
 
-Here: `RowLocks`: which calls of handlers run at once, and which wait.
+Here: which calls of handlers run at once, and which wait.
 Not here: their changes (`table`).
 
-A call locks one key or the whole partition. Each waits only for earlier calls, so calls cannot deadlock; nor can they
-with two tables, as every call reaches the tables of its app in the same order.
+A call locks one key or the whole partition. Each waits only for earlier calls, and reaches the tables of its app in one
+order, so calls cannot deadlock.
 """
 
 import asyncio
@@ -27,11 +27,7 @@ class RowLocks:
 
     @contextlib.asynccontextmanager
     async def turn(self, key: Hashable) -> AsyncIterator[None]:
-        """Enter when no earlier call for the same rows runs; the call's deadline is suspended meanwhile.
-
-        Args:
-            key: of the rows, or `WHOLE`.
-        """
+        """Lock the rows of `key`, or `WHOLE`; the call's deadline is suspended while it waits."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[waiter] = key
         self._begin()

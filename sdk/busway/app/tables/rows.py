@@ -1,7 +1,7 @@
 """Rows of a table in memory.
 
-Here: rows with their partition and included events, and an attempt that can be undone.
-Not here: subscribers (`feed`), topics (`table`, `global_table`); no IO.
+Here: rows with their partition and included events; changes that can be undone; no IO.
+Not here: subscribers (`feed`), topics (`table`, `global_table`).
 """
 
 import asyncio
@@ -43,20 +43,14 @@ class RowOrigin:
     written_ms: int = HERE_MS
 
     def after(self, topic: str, offset: int) -> "RowOrigin":
-        """Return a copy that includes that event."""
         return RowOrigin(partition=self.partition, included={**self.included, topic: offset})
 
     def header(self) -> tuple[str, bytes]:
-        """Return the `INCLUDED` header for a record of the row."""
         return INCLUDED, ",".join(f"{topic}@{offset}" for topic, offset in sorted(self.included.items())).encode()
 
     @staticmethod
     def read(partition: int, header: bytes | None, written_ms: int = HERE_MS) -> "RowOrigin":
-        """Parse the header of a row's record.
-
-        Raises:
-            ValueError: the header has another format.
-        """
+        """Parse the header of a row's record; `ValueError` for another format."""
         pairs = (pair.rpartition("@") for pair in (header or b"").decode().split(",") if pair)
         included = {topic: int(offset) for topic, _, offset in pairs}
         return RowOrigin(partition=partition, included=included, written_ms=written_ms)
@@ -100,15 +94,12 @@ class Rows(Mapping[K, V]):
     @overload
     def get(self, key: K, /, default: V | D) -> V | D: ...
     def get(self, key: K, /, default: Any = None) -> Any:
-        """Return the value of a key, or `default`."""
         return self._rows.get(key, default)
 
     def items(self) -> ItemsView[K, V]:
-        """Return a view of keys and values."""
         return self._rows.items()
 
     def values(self) -> ValuesView[V]:
-        """Return a view of values."""
         return self._rows.values()
 
     def changes(self, maxsize: int | None = None) -> "AbstractContextManager[asyncio.Queue[tuple[K, V | None]]]":
@@ -125,15 +116,14 @@ class Rows(Mapping[K, V]):
         return self._changes.listening(maxsize)
 
     def __dir__(self) -> list[str]:
-        """List the methods for handlers and pages, without those of an extension, which are for the app."""
+        """List the methods for handlers and pages, without those of an extension."""
         return [name for name in super().__dir__() if name.startswith("_") or name not in vars(Extension)]
 
     def home(self, key: K) -> RowOrigin | None:
-        """Return the origin of the shown row, None without one."""
         return self._origins.get(key)
 
     def _row_in(self, partition: int, key: K) -> tuple[V, RowOrigin] | tuple[None, None]:
-        """Return the row of a key in one partition, shown or not; (None, None) without one."""
+        """Return a key's row in one partition, shown or not; (None, None) without one."""
         origin = self._origins.get(key)
         if origin is not None and origin.partition == partition:
             return self._rows[key], origin
@@ -144,7 +134,7 @@ class Rows(Mapping[K, V]):
         return set() if origin is None else {origin.partition, *self._behind.get(key, ())}
 
     def _set_row(self, key: K, value: V | None, origin: RowOrigin) -> None:
-        """Set the row of a key in the partition of `origin`, and notify subscribers; None as the value removes it."""
+        """Set a row in the partition of `origin` and notify subscribers; None removes it."""
         shown = self._origins.get(key)
         if shown is not None and (shown.partition != origin.partition or key in self._behind):
             self._set_among(key, value, origin, shown)
@@ -158,7 +148,6 @@ class Rows(Mapping[K, V]):
         self._changes.put((key, value))
 
     def _set_among(self, key: K, value: V | None, origin: RowOrigin, shown: RowOrigin) -> None:
-        """Do `_set_row` where another partition has a row of this key."""
         behind = self._behind.pop(key, {})
         rows = {**behind, shown.partition: (self._rows[key], shown)}
         if value is None:
@@ -192,11 +181,11 @@ class Attempt(Generic[K, V]):
 
     Attributes:
         topic, partition, offset: of the record, of the last one of a batch.
-        asked, flushed: whether it has called `includes`, and `flush`.
+        asked, flushed: whether it called `includes`, and `flush`.
         in_order: whether records of the partition are handled strictly one after another.
         before, put: rows and origins before the call, and set by it.
         written: keys of rows being sent.
-        unsent: keys of rows not yet queued in the output of an exactly_once call.
+        unsent: keys not yet queued in the output of an exactly_once call.
         shared: common origin of all rows that include only events of this topic.
     """
 
@@ -217,7 +206,6 @@ class Attempt(Generic[K, V]):
     shared: RowOrigin | None = None
 
     def change(self, rows: Rows[K, V], key: K, value: V | None, origin: RowOrigin | None) -> None:
-        """Set a row of the record's partition, and keep its previous state."""
         if key not in self.before:
             self.before[key] = rows._row_in(self.partition, key)
         now = self._after(origin)
@@ -226,9 +214,7 @@ class Attempt(Generic[K, V]):
         rows._set_row(key, value, now)
 
     def _after(self, origin: RowOrigin | None) -> RowOrigin:
-        """Return the row's origin with the event included; shared where possible, because a batch may change many
-        rows.
-        """
+        """Return the origin with the event included; shared, because a batch may change many rows."""
         if origin is not None and not origin.included.keys() <= {self.topic}:
             return origin.after(self.topic, self.offset)
         if self.shared is None:
@@ -236,14 +222,12 @@ class Attempt(Generic[K, V]):
         return self.shared
 
     def keep(self) -> None:
-        """Keep what was put until now: it is written, and not undone any more."""
         self.before.clear()
         self.put.clear()
         self.unsent.clear()
         self.written.clear()
 
     def undo(self, rows: Rows[K, V]) -> None:
-        """Restore the rows, except those that others have changed meanwhile."""
         for key, (before, was) in self.before.items():
             value, origin = self.put[key]
             now, here = rows._row_in(self.partition, key)

@@ -1,13 +1,12 @@
 """`app.table(…)`: state of a service from its events, in memory and in a compacted topic.
 
 Here: `Table`: changing it as part of a handler's work.
-Not here: rows (`rows`), restoring and releasing them (`copies`), the table that is whole in every instance
-(`global_table`).
+Not here: rows (`rows`), restoring and releasing them (`copies`), whole tables (`global_table`).
 
 Partition n of the table belongs to partition n of the handlers' topics: its new owner first restores the rows. A change
 is in memory at once and is written when the handler returns; the record is finished on acknowledgement. After a crash
-nothing is missing, but the last records may be handled again. To make that harmless, a header of each row's record
-names the last included event.
+the last records may be handled again. To make that harmless, a header of each row's record names the last included
+event.
 
     totals = app.table("totals", key=str, value=int, format="json")
 
@@ -17,13 +16,13 @@ names the last included event.
             await totals.put(sale.shop, totals.get(sale.shop, 0) + sale.amount)
 
 A pure rule may keep the offset in the value instead (`last_offset`), and return its input for an included event. Both
-need a row's events in order. Records of one key always are; a handler that keeps rows by another key is subscribed with
+need a row's events in order, as records of one key are; a handler that keeps rows by another key is subscribed with
 `ordering="partition"`.
 
 Handlers of a table lock rows (`row_locks`), each call from its first line until its rows are sent: the rows of its
 record's key or, with `ordering="partition"` and in batches, all of the partition. So the log has the order of the
-decisions, and none sees unfinished changes of another call. A handler must not wait for another handler of the same
-rows. Rows put outside of handlers, and reads, take no lock.
+decisions, and no call sees another's unfinished changes. A handler must not wait for another handler of the same rows.
+Reads and changes outside of handlers take no lock.
 """
 
 import asyncio
@@ -60,15 +59,8 @@ COMPACT: Final = {"cleanup.policy": "compact"}
 class Table(HeldRows[K, V], Extension):
     """Rows by key of the partitions assigned to this instance; made by `App.table`.
 
-    Values are replaced, never changed in place: after a failure the old value is put back.
-
-    Handlers of its sources take turns, each call alone with the rows of its record's key or, with
-    `ordering="partition"` and in batches, of its partition; a handler that changes rows of other keys needs one of
-    these.
-
-    Args:
-        topic: of the rows.
-        partitions, configs, sources: as for `App.table`.
+    Values are replaced, never changed in place: after a failure the old value is restored. Handlers that change rows of
+    other keys than their record's need `ordering="partition"` or batches; locks: see the module.
 
     Raises:
         BadDeclaration: the key type is not hashable.
@@ -98,15 +90,13 @@ class Table(HeldRows[K, V], Extension):
 
     @property
     def held(self) -> frozenset[int]:
-        """The partitions whose rows are here."""
         return frozenset(self._held)
 
     def covers(self, key: K) -> bool:
-        """Return whether the key's default partition is assigned and restored: a row that is missing then exists
-        nowhere.
+        """Return whether the key's default partition is assigned and restored.
 
-        False too while the app does not run or has no partitions yet. Rows that were put with an explicit `partition`
-        are not considered.
+        A row that is missing then exists nowhere, unless it was put with an explicit `partition`. False too while the
+        app does not run or has no partitions yet.
 
         Raises:
             Unencodable: the key is of another type than the table's.
@@ -119,7 +109,7 @@ class Table(HeldRows[K, V], Extension):
         """Return whether the row already includes a change made for `record` or a later one of its partition.
 
         Rows put by the call itself count only after a flush: the records of a batch may change a row one after another.
-        Deleted rows include nothing, nor does any row once the record's topic was deleted and created again.
+        Deleted rows include nothing, nor do rows from before the record's topic was recreated.
 
         Raises:
             BadDeclaration: the handler may get the row's events in another order, or is not their only handler, so the
@@ -136,7 +126,6 @@ class Table(HeldRows[K, V], Extension):
         return origin is not None and origin.included.get(record.topic, -1) >= record.offset
 
     def _check_half_batch(self, attempt: Attempt[K, V]) -> None:
-        """Refuse flushing half a batch together with `includes`."""
         if attempt.batch and attempt.asked and attempt.flushed:
             raise BadDeclaration(
                 f"table {self.topic.name}: half a batch that is flushed would count as the whole when it is tried again; "
@@ -157,14 +146,14 @@ class Table(HeldRows[K, V], Extension):
             )
 
     async def put(self, key: K, value: V, *, partition: int | None = None) -> None:
-        """Set a row. In a handler it is written when that returns, and undone if it fails; elsewhere, wait for the
-        acknowledgement.
+        """Set a row.
+
+        In a handler it is written when that returns, and undone if it fails; elsewhere, wait for the acknowledgement.
 
         Args:
             key, value: the row.
-            partition: of a new row, for rows that stay in their event's partition whatever their key; an existing row
-                stays where it is. By
-                default chosen by the key.
+            partition: of a new row, to keep it in its event's partition; by default chosen by the key. An existing row
+                stays where it is.
 
         Raises:
             NotHere: the row is of another partition than the handled record; outside of handlers, of one not assigned
@@ -243,7 +232,6 @@ class Table(HeldRows[K, V], Extension):
                 raise
 
     def _origin_in(self, attempt: Attempt[K, V], key: K, partition: int | None) -> RowOrigin | None:
-        """Return the origin of a row that a handler may change; None for a new one, in the record's partition."""
         if attempt.topic not in self._sources:
             raise NotHere(
                 f"table {self.topic.name} goes with {names(self._sources)}; a handler of {attempt.topic} cannot change it"
@@ -278,7 +266,6 @@ class Table(HeldRows[K, V], Extension):
     async def _write(
         self, attempt: Attempt[K, V], keys: Iterable[K], *, linger: bool = True
     ) -> "list[asyncio.Future[RecordMetadata]]":
-        """Send rows changed by a handler, without waiting for acknowledgements."""
         copy = self._copies.of(attempt.partition)
         try:
             futures = await self.topic.app.send_encoded(
@@ -291,7 +278,7 @@ class Table(HeldRows[K, V], Extension):
         return futures
 
     def _encoded(self, attempt: Attempt[K, V], keys: Sequence[K]) -> Iterator[KeyValueHeaders]:
-        """Encode each row at its turn: others may have changed it since, and the last write is what is restored."""
+        """Encode each row at its turn: others may have changed it since, and the last write is restored."""
         serdes = self.topic.app.serdes
         encode_key, encode_value = serdes.encoder(self.topic, "key"), serdes.encoder(self.topic, "value")
         latest: RowOrigin | None = None
@@ -315,11 +302,7 @@ class Table(HeldRows[K, V], Extension):
     # Extension
 
     async def starting(self, app: RunningService) -> None:
-        """Create the topic and compare its partitions with those of its sources.
-
-        Raises:
-            BadDeclaration: the numbers differ, or they cannot be co-partitioned.
-        """
+        """Create the topic and compare its partitions with those of its sources; raises as `make_beside`."""
         self._sources = self._given or frozenset(topic.name for route in app.routes for topic in route.topics)
         if not self._sources:
             raise BadDeclaration(
@@ -342,12 +325,9 @@ class Table(HeldRows[K, V], Extension):
         self._forget()
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Restore the rows of these partitions; wait while the brokers or the registry are unavailable.
+        """Restore the rows of these partitions; raises as `Copies.read_back`.
 
-        Revoked partitions that return are resumed; those that do not belong to others now, and are forgotten.
-
-        Raises:
-            BadRow: a record does not fit the table's types; names partition and offset.
+        Revoked partitions that return are resumed; others have new owners and are dropped.
         """
         new = {partition.partition for partition in partitions if partition.topic in self._sources} - self._held
         self._copies.keep_only(self._held | new)
@@ -427,7 +407,6 @@ class Table(HeldRows[K, V], Extension):
         return attempted
 
     async def _kept(self, output: HandlerOutput, change: Change, token: Any, call: Awaitable[Any]) -> Any:
-        """Await a call whose rows are sent with its output."""
         try:
             result = await call
         except BaseException:
@@ -440,16 +419,10 @@ class Table(HeldRows[K, V], Extension):
 
 
 def _in_order(route: Route) -> bool:
-    """Return whether the handler gets the records of a partition strictly one after another."""
     return route.ordering == "partition" or route.batch is not None
 
 
 def hashable(topic: Topic[Any, Any]) -> None:
-    """Refuse keys that are not hashable.
-
-    Raises:
-        BadDeclaration: they are not.
-    """
     if getattr(topic.key, "__hash__", None) is None:
         raise BadDeclaration(
             f"table {topic.name}: keys of type {topic.key.__name__} cannot be looked up; make it @dataclass(frozen=True)"

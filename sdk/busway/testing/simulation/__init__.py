@@ -1,7 +1,7 @@
 """Simulation of a service: instances, a broker and a registry in one process, with faults drawn from a seed.
 
 Here: imports for tests.
-Not here: the simulated machine (`busway_bus.testing.world`), a service on real sockets (`busway.testing.bus`).
+Not here: the simulated machine (`busway_bus.testing.world`).
 """
 
 from busway.testing.simulation.bus import SimulatedBus

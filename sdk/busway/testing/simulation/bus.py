@@ -1,7 +1,7 @@
 """The bus of workloads and properties in a simulation.
 
-Here: `SimulatedBus`: sending from outside the service, and reading.
-Not here: faults, which it retries through (`run`).
+Here: sending from outside the service, and reading; both retry through faults.
+Not here: faults (`run`).
 """
 
 import asyncio
@@ -30,8 +30,6 @@ _AGAIN_S: Final = 0.2
 
 
 class Sent(NamedTuple):
-    """A record of the workload that was acknowledged."""
-
     topic: str
     key: Any
     value: Any
@@ -81,7 +79,7 @@ class SimulatedBus:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """Write a record and wait for its acknowledgement. Retries through failures of connections and brokers.
+        """Write a record and wait for its acknowledgement, retrying through failures of connections and brokers.
 
         Raises:
             Unencodable: the value or the key is of another type.
@@ -123,7 +121,6 @@ class SimulatedBus:
         return [await dead_letter_of(record, topic, self._serdes) for record in records]
 
     async def close(self) -> None:
-        """Disconnect."""
         if self._producer is not None:
             await self._producer.stop(0)
         await self._serdes.close()

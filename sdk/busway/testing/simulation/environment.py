@@ -24,7 +24,7 @@ from busway.net.machine import current_machine
 
 
 class NotSimulated(BuswayError):
-    """Raised for an operation that is not simulated. The text names it and an alternative."""
+    """Raised for an operation that is not simulated; the text names it and an alternative."""
 
 
 def _refusing(refused: Callable[[NotSimulated], None]) -> Callable[[str, str], Callable[..., NoReturn]]:

@@ -48,7 +48,7 @@ class Fault:
         at_s: since faults began.
         lasts_s: until a killed process restarts, or a frozen or silent one continues.
         instance: of the service, from 1; 0 for the broker.
-        point, step: of `KILL_AT`: the step of handling, and at which arrival of the instance, from 1.
+        point, step: of `KILL_AT`: the step of handling, and which arrival there, from 1.
     """
 
     number: int
@@ -84,7 +84,7 @@ def _one(chance: Random, number: int, kind: Kind, at_s: float, instances: int) -
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """The origin of a history: a number, and the faults that happen. None for all.
+    """The origin of a history: a number, and the faults that happen, None for all.
 
     `text` and `parse` are inverse: `17`, `17:0,4`, `17:` without any fault.
     """
@@ -94,16 +94,11 @@ class Seed:
 
     @property
     def text(self) -> str:
-        """The seed as a user types it."""
         return str(self.number) if self.faults is None else f"{self.number}:{','.join(map(str, self.faults))}"
 
     @staticmethod
     def parse(text: str) -> "Seed":
-        """Parse a seed.
-
-        Raises:
-            ValueError: not a seed.
-        """
+        """Parse a seed; `ValueError` for other text."""
         number, colon, faults = text.strip().partition(":")
         try:
             chosen = tuple(int(number) for number in faults.split(",") if number) if colon else None
@@ -114,5 +109,4 @@ class Seed:
             ) from None
 
     def choose(self, faults: Sequence[Fault]) -> tuple[Fault, ...]:
-        """Return the faults that happen."""
         return tuple(fault for fault in faults if self.faults is None or fault.number in self.faults)

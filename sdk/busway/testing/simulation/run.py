@@ -1,7 +1,7 @@
 """One history: a service, its broker and registry in a simulated world, from a seed.
 
 Here: starting them, injecting faults, healing, checking properties.
-Not here: drawing faults (`faults`), running many histories and shrinking (`simulation`).
+Not here: drawing faults (`faults`), many histories, shrinking (`simulation`).
 
 A history has two phases. Trouble: the workload sends while faults happen. Quiet: all faults end, and within `REST_S`
 the service must have handled and committed all records. Then properties are checked.
@@ -35,7 +35,7 @@ BROKER: Final = "broker"
 REGISTRY: Final = "registry"
 REGISTRY_PORT: Final = 8081
 REST_S: Final = 300.0
-"""Limit after the last fault for handling everything. A lost member's session takes 45 s of it."""
+"""Limit after the last fault for handling everything; a lost member's session takes 45 s of it."""
 QUIET_S: Final = 0.5
 """Interval of checking that."""
 AGAIN_S: Final = 1.0
@@ -49,12 +49,7 @@ Work = Callable[[SimulatedBus], Awaitable[Any] | Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A simulation's parts that no seed changes.
-
-    Attributes:
-        outcomes: hold once everything is handled.
-        invariants: hold always.
-    """
+    """A simulation's parts that no seed changes; `outcomes` hold at the end, `invariants` always."""
 
     service: Service
     instances: int
@@ -79,15 +74,11 @@ class History:
 
 
 class _DoesNotHold(Exception):
-    """A property does not hold; the text names it."""
+    """A property does not hold."""
 
 
 def run(plan: Plan, seed: Seed) -> History:
-    """Run one history.
-
-    Raises:
-        NotSimulated: the service does something that is not simulated.
-    """
+    """Run one history; `NotSimulated` if the service does something that is not simulated."""
     from busway_bus.testing.world import Stuck, World
 
     world = World(seed.number, strict=False)
@@ -153,7 +144,6 @@ class _History:
             await instance.stop()
 
     async def _until(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Wait for `work`, or raise the failure of the history."""
         task = asyncio.ensure_future(work)
         broken = self._broken
         assert broken is not None
@@ -164,7 +154,6 @@ class _History:
         task.result()
 
     def fails(self, problem: Exception) -> None:
-        """Fail the history; the first failure counts."""
         if self._broken is not None and not self._broken.done():
             self._broken.set_exception(problem)
 
@@ -261,7 +250,7 @@ class _History:
             broker.freeze()
             await asyncio.sleep(fault.lasts_s)
             broker.thaw()
-            self._trace.tell(BROKER, "goes on")
+            self._trace.tell(BROKER, "resumes")
             return
         if fault.kind is Kind.POWER_CUT:
             broker.power_cut()
@@ -283,7 +272,6 @@ class _History:
         self._trace.tell("world", "is whole again")
 
     async def _rest(self) -> None:
-        """Wait until all records of the service's topics are handled and committed."""
         app = self._plan.service.app
         topics = sorted({topic.name for route in app.routes for topic in route.topics})
         if not topics:
@@ -317,8 +305,6 @@ async def _left(admin: Admin, app: Application, topics: Sequence[str]) -> dict[s
 
 
 class _Instance:
-    """An instance of the service: a host and its current process."""
-
     def __init__(self, number: int, history: _History, registry_url: str | None) -> None:
         self.name = f"service-{number}"
         self._history = history
@@ -395,7 +381,7 @@ class _Instance:
                 await asyncio.sleep(fault.lasts_s)
                 process.thaw()
                 if process.alive:
-                    self._tell("goes on")
+                    self._tell("resumes")
             case Kind.CUT:
                 self._tell("loses its connections")
                 self._history.world.network.cut(self.name)

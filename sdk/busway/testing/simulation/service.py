@@ -74,7 +74,6 @@ class Service:
         self.app = _app_of(origin, self.name)
 
     def make(self, instance: str) -> Application:
-        """Make an app for a new process."""
         app = self._made(instance)
         if self._prepare is not None:
             self._prepare(app)
@@ -110,9 +109,7 @@ def _place_of(app: Application) -> str:
 
 
 def _is_users(module: ModuleType, package: str | None = None) -> bool:
-    """Return whether a module is the user's. It is of `package`, or of neither Python, installed packages nor
-    Busway.
-    """
+    """Return whether a module is of `package`, or of neither Python, installed packages nor Busway."""
     top = module.__name__.partition(".")[0]
     return top == package or (top not in _OURS and _is_elsewhere(getattr(module, "__file__", None)))
 
@@ -161,11 +158,7 @@ def here_first() -> None:
 
 
 def attribute_of(target: str) -> Any:
-    """Return the object named `module:name`.
-
-    Raises:
-        NoService: no object of that name.
-    """
+    """Return the object named `module:name`; `NoService` without one."""
     module_name, colon, name = target.partition(":")
     if not colon or not module_name or not name:
         raise NoService(f"{target}: give MODULE:NAME, such as shop.simulation:simulation")

@@ -1,7 +1,7 @@
 """Minimising a failing input; pure.
 
 Here: delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input").
-Not here: the items and the test for failure, which callers pass.
+Not here: the items and the test for failure.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 def ddmin(items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> list[Item]:
     """Return a failing part of `items` from which none can be removed.
 
-    The result is the last input for which `fails` returned true.
+    It is the last input for which `fails` returned true.
     """
     left, chunks = list(items), 2
     if left and fails([]):

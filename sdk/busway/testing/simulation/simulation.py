@@ -96,7 +96,7 @@ class Simulation:
         return function
 
     def invariant(self, function: W) -> W:
-        """Register a property that always holds. Checked every 2 s during faults and at the end."""
+        """Register a property that always holds; checked every 2 s during faults and at the end."""
         self._invariants.append(function)
         return function
 
@@ -174,9 +174,7 @@ class Simulation:
 
 
 def _repeats(plan: Plan, seed: Seed, history: History) -> bool:
-    """Return whether a seed repeats its history. A first run under new faults may still import modules, so two are
-    tried.
-    """
+    """Return whether a seed repeats its history; two runs, as the first may still import modules."""
     again = run(plan, seed)
     return again.digest == history.digest or run(plan, seed).digest == again.digest
 
@@ -221,14 +219,13 @@ def simulate(
     seed: int | str | None = None,
     **options: Any,
 ) -> int:
-    """Run a service under many seeds with crashes, freezes and cut connections. Return how many held.
+    """Run a service under many seeds with crashes, freezes and cut connections; return how many held.
 
     Args:
-        service: `"module:app"`, an app bound to a name of its module, or a function that makes an app.
-        workload: a coroutine function that sends records, as `Simulation.workload`.
-        properties: hold once everything is handled, as `Simulation.outcome`.
-        invariants: hold always, as `Simulation.invariant`.
-        instances, environment, prepare: as `Simulation`.
+        service, instances, environment, prepare: as `Simulation`.
+        workload: as `Simulation.workload`.
+        properties: as `Simulation.outcome`.
+        invariants: as `Simulation.invariant`.
         seeds, seed, options: as `Simulation.run`.
 
     Raises:

@@ -1,7 +1,7 @@
 """The events of a simulation, for a reader.
 
-Here: the lines, and the extension that records an instance's events.
-Not here: packets, which are in the world's trace.
+Here: the lines, and extensions that record an instance's events.
+Not here: packets (the world's trace).
 """
 
 import asyncio
@@ -23,7 +23,6 @@ class _Line:
     who: str
     what: str
     last: int = -1
-    """Last offset of a run of records."""
 
 
 class Trace:
