@@ -31,6 +31,7 @@ from busway_bus.quorum.metadata_snapshots import MetadataSnapshots, SnapshotLimi
 from busway_bus.quorum.peers import Peers
 from busway_bus.quorum.ready import CommittedRecordsLost
 from busway_bus.quorum.settings import QuorumSettings
+from busway_bus.quorum.snapshot_download import SnapshotDownload
 from busway_bus.quorum.voters import ReplicaKey, VoterSet
 from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.server.dispatch import Routes
@@ -154,7 +155,9 @@ class ControllerNode:
             voters=VoterSet.fixed(self.config.voters),
             partition_log=partition_log,
             truncate=lambda offset: store.truncate((TOPIC, 0), offset, self._machine.wall_ms()),
+            restart=lambda offset: store.restart((TOPIC, 0), offset, self._machine.wall_ms()),
             snapshots=snapshots,
+            download=SnapshotDownload(store.files, f"{TOPIC}-0", snapshots),
             election_file=ElectionFile(store.files, f"{TOPIC}-0"),
             flusher=self._flusher,
             machine=self._machine,

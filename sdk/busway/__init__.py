@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from busway.consumer.snapshot import read_to_end
     from busway.errors import (
         AcknowledgementFailed,
+        AuthenticationFailed,
         BrokerError,
         BuswayError,
         CommitFailed,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         UnsupportedByBroker,
     )
     from busway.producer.producer import Producer
+    from busway.security.options import SecurityOptions
     from busway.serde.avro import AvroCodec
     from busway.serde.errors import Undecodable, Unencodable
     from busway.serde.infer import Alias, AvroType, Float32, Int32, Precision
@@ -71,6 +73,7 @@ __all__ = [
     "Admin",
     "Alias",
     "App",
+    "AuthenticationFailed",
     "AvroCodec",
     "AvroType",
     "BadDeclaration",
@@ -124,6 +127,7 @@ __all__ = [
     "RequestTimedOut",
     "Retry",
     "RunningService",
+    "SecurityOptions",
     "ShareConsumer",
     "Table",
     "TooManyGaps",
@@ -192,6 +196,7 @@ _WHERE: Final = {
     "busway.consumer.snapshot": ("read_to_end",),
     "busway.errors": (
         "AcknowledgementFailed",
+        "AuthenticationFailed",
         "BrokerError",
         "BuswayError",
         "CommitFailed",
@@ -210,6 +215,7 @@ _WHERE: Final = {
         "UnsupportedByBroker",
     ),
     "busway.producer.producer": ("Producer",),
+    "busway.security.options": ("SecurityOptions",),
     "busway.serde.avro": ("AvroCodec",),
     "busway.serde.errors": (
         "Undecodable",

@@ -14,6 +14,13 @@ class ConnectionFailed(BuswayError):
     """A broker cannot be reached, or the connection broke."""
 
 
+class AuthenticationFailed(ConnectionFailed):
+    """Broker and client do not accept each other: credentials, certificate or mechanism.
+
+    Trying again does not help, so clients raise it at once. The text has the cause and a remedy, and no secrets.
+    """
+
+
 class RequestTimedOut(BuswayError):
     """A broker did not answer in time."""
 

@@ -1,6 +1,6 @@
 """Settings and topic matching for consumer groups (KIP-848).
 
-Here: limits read from the configuration, matches of regular expressions.
+Here: limits, matches of regular expressions.
 Not here: rules (`groups`).
 """
 
@@ -13,7 +13,7 @@ from busway_bus.kernel.patterns import BadPattern, Pattern
 from busway_bus.metadata.image import ClusterImage
 
 MATCHED_AT_ONCE: Final = 100
-"""Comparisons of a topic with a regular expression between two yields."""
+"""Comparisons between two yields."""
 
 
 def consumer_limits(config: BrokerConfig, setting: Callable[[str, str], Any]) -> ConsumerLimits:

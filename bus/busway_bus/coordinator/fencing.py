@@ -1,6 +1,6 @@
 """Fencing of group members whose process is gone.
 
-Here: which members are dynamic, their longest heartbeat interval, their removal.
+Here: dynamic members' longest heartbeat interval, their removal.
 Not here: when (`member_connections`), the rules (`groups.shard`).
 """
 
@@ -23,7 +23,7 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("busway.groups")
 HANDED_OUT_MS: Final = 3000
-"""Assumed heartbeat interval of a client with a new member id: it rejoins at once."""
+"""Assumed heartbeat interval of a client with a new member id."""
 
 
 class MemberFencing:
@@ -52,7 +52,7 @@ class MemberFencing:
         heartbeat: bool = False,
         interval_ms: int = 0,
     ) -> None:
-        """Note a dynamic member's connection, as `MemberConnections.request_received`."""
+        """As `MemberConnections.request_received`, for dynamic members."""
         key = group_id, member_id
         longest_ms = self._longest_ms(key)
         if longest_ms is not None:
@@ -68,7 +68,6 @@ class MemberFencing:
             self.connections.request_received(carrier, key, longest_ms, rejoins=not first)
 
     def joined(self, carrier: Carrier, group_id: str, member_id: str) -> None:
-        """Note the connection of JoinGroup's response."""
         key = group_id, member_id
         longest_ms = self._longest_ms(key)
         if longest_ms is not None:
@@ -90,7 +89,7 @@ class MemberFencing:
         return self._runtime.shard(self._runtime.partition_of(group_id)).groups.get(group_id)
 
     def _longest_ms(self, key: MemberKey) -> int | None:
-        """Return a dynamic member's longest possible heartbeat interval; None for others."""
+        """Return a dynamic member's longest heartbeat interval; None for others."""
         group_id, member_id = key
         try:
             group = self._group(group_id)
@@ -128,7 +127,7 @@ class MemberFencing:
             del self._fenced[: len(part)]  # behind the await, so that one task does this at a time
 
     async def _fence(self, key: MemberKey, waited_ms: int) -> None:
-        """Fence a dynamic member without a connection and a pending rebalance.
+        """Fence a dynamic member, unless a rebalance is pending.
 
         If this cannot be written, the session timeout applies.
         """

@@ -1,6 +1,6 @@
 """The group coordinator as handlers use it, one method per operation.
 
-Here: choosing the shard, whether a reply must be durable, creation of the offsets topic.
+Here: choosing the shard, whether a reply must be durable.
 Not here: the rules (`groups.shard`), storage and waiting (`runtime`).
 """
 
@@ -48,7 +48,7 @@ from busway_protocol.types import ZERO_UUID
 
 logger = logging.getLogger("busway.groups")
 LOAD_GRACE_S: Final = 0.5
-"""Time that a start waits for groups before it serves."""
+"""Wait of a start for groups before it serves."""
 _RETRIABLE: Final = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -141,7 +141,6 @@ class GroupCoordinator:
         return f"{prefix}-{self._machine.uuid4()}"
 
     async def ensure(self) -> None:
-        """Create the offsets topic if necessary, and begin to load it."""
         async with self._creating:
             if self.runtime.partitions == 0:
                 await self._create_topic()
@@ -150,7 +149,7 @@ class GroupCoordinator:
     # Members
 
     async def join(self, group_id: str, request: Join, peer: WaitingCarrier) -> JoinResult:
-        """Join a group; return when the rebalance, or the connection, ends."""
+        """Join a group; return when rebalance or connection ends."""
         partition, now = self.runtime.partition_of(group_id), self.runtime.now()
 
         def parked(waiter: "asyncio.Future[Any]") -> None:
@@ -173,7 +172,7 @@ class GroupCoordinator:
         )
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Extend a classic member's session; REBALANCE_IN_PROGRESS makes it rejoin."""
+        """Extend a classic member's session."""
         partition, now = self.runtime.partition_of(group_id), self.runtime.now()
         return self.runtime.decide(
             partition, lambda shard: shard.heartbeat(group_id, member_id, instance_id, generation, now)
@@ -210,7 +209,7 @@ class GroupCoordinator:
             self._start_task(self._assign_in_steps(partition, plan))
 
     async def _assign_in_steps(self, partition: int, plan: Plan) -> None:
-        """Compute a target assignment; write it in parts. The last counts."""
+        """Compute a target assignment; write it in parts."""
         try:
             targets = await self._replicas.scheduler.run("", plan.steps)
             for part, last in plan.parts(targets):
@@ -223,7 +222,7 @@ class GroupCoordinator:
             plan.group.unplanned()
 
     async def _resolve(self, partition: int, group_id: str, regexes: Sequence[str]) -> None:
-        """Match a group's regular expressions in steps; write each result."""
+        """Match regular expressions in steps; write each result."""
         try:
             async with self._resolving:
                 image = self._cluster()
@@ -252,7 +251,7 @@ class GroupCoordinator:
     async def commit(self, group_id: str, committer: Committer, offsets: NewOffsets) -> OffsetErrors:
         """Commit offsets in one batch, as in Kafka; return codes once durable.
 
-        INVALID_COMMIT_OFFSET_SIZE: one batch does not hold them.
+        INVALID_COMMIT_OFFSET_SIZE: they exceed one batch.
         """
         partition, wall_ms = self.runtime.partition_of(group_id), self._machine.wall_ms()
         metadata = sum(len(offset.metadata) for offset in offsets.values())
@@ -292,15 +291,15 @@ class GroupCoordinator:
     ) -> OffsetErrors:
         """Write offsets that count on commit of the transaction; return their codes.
 
-        Durable on return, and one batch, as in Kafka: the transaction has all or none, however it ends meanwhile.
+        Durable on return, and one batch, as in Kafka: the transaction has all or none.
 
         Args:
-            verifier: checks that the group's partition belongs to the transaction, before its first offsets there.
-            add: add the partition if it does not (KIP-890).
+            verifier: checks that the offsets partition belongs to the transaction.
+            add: add it if not (KIP-890).
 
         Raises:
-            KafkaError: from `verifier`; TRANSACTION_ABORTABLE if the transaction ended meanwhile; INVALID_PRODUCER_EPOCH
-                after a newer producer; INVALID_COMMIT_OFFSET_SIZE if they exceed a batch.
+            KafkaError: from `verifier`; TRANSACTION_ABORTABLE if the transaction ended meanwhile;
+                INVALID_PRODUCER_EPOCH; INVALID_COMMIT_OFFSET_SIZE.
         """
         partition = self.runtime.partition_of(group_id)
         batch = BatchBuilder(
@@ -339,10 +338,7 @@ class GroupCoordinator:
     async def offsets(
         self, group_id: str, member_id: str | None = None, epoch: int = -1
     ) -> tuple[dict[TopicPartition, CommittedOffset], frozenset[TopicPartition]]:
-        """Return durable committed offsets, and partitions with pending offsets.
-
-        `member_id`: of the requester, if sent, with its epoch.
-        """
+        """Return durable committed offsets, and partitions with pending offsets."""
         partition = self.runtime.partition_of(group_id)
 
         def read(shard: GroupShard) -> tuple[dict[TopicPartition, CommittedOffset], frozenset[TopicPartition]]:
@@ -395,7 +391,7 @@ class GroupCoordinator:
         return shard.expire(part, self._machine.wall_ms(), retention_ms, self._topic_exists)
 
     def _topic_exists(self, topic: str, topic_id: UUID) -> bool:
-        """Whether an offset's topic exists. Without an id, any of that name."""
+        """Whether an offset's topic exists; without an id, any of that name."""
         return topic in self._cluster().topics and (topic_id == ZERO_UUID or self._replicas.name_of(topic_id) == topic)
 
 

@@ -44,14 +44,14 @@ class Loader(Generic[S]):
         self._tasks: dict[int, asyncio.Task[S]] = {}
         self._problems: dict[int, BaseException] = {}
         self._last_errors: dict[int, str] = {}
-        """Last logged error of partitions that are retried."""
+        """Last logged error by partition."""
 
     @property
     def busy(self) -> bool:
         return bool(self._tasks)
 
     def begin(self, partition: int) -> None:
-        """Load a partition's shard, unless loading, failed, offline or led elsewhere."""
+        """Load a shard, unless loading, failed, offline or led elsewhere."""
         if partition in self._tasks or partition in self._problems:
             return
         try:
@@ -72,8 +72,8 @@ class Loader(Generic[S]):
     def refusal(self, partition: int) -> KafkaError:
         """Return why a partition has no shard.
 
-        COORDINATOR_LOAD_IN_PROGRESS while its log is read; NOT_COORDINATOR if another broker leads it or its disk
-        failed; else COORDINATOR_NOT_AVAILABLE.
+        COORDINATOR_LOAD_IN_PROGRESS; NOT_COORDINATOR if another broker leads it or its disk failed; else
+        COORDINATOR_NOT_AVAILABLE.
         """
         if partition in self._tasks:
             return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._topic}-{partition} is being read")
@@ -85,7 +85,6 @@ class Loader(Generic[S]):
         return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._topic}-{partition} cannot be read")
 
     def led(self, partition: int) -> bool:
-        """Whether this node leads a partition and has it open."""
         try:
             return self._replicas.find(self._topic, partition).state.role is Role.LEADER
         except KafkaError:
@@ -103,7 +102,7 @@ class Loader(Generic[S]):
             await asyncio.wait(self._tasks.values(), timeout=within_s)
 
     def look_again(self) -> None:
-        """Allow retries after disk errors. Damaged logs wait for the next start."""
+        """Allow retries after disk errors, but not of damaged logs."""
         for partition, problem in tuple(self._problems.items()):
             if isinstance(problem, (OSError, KafkaError)):
                 self._last_errors[partition] = str(self._problems.pop(partition))

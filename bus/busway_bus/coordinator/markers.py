@@ -1,8 +1,8 @@
 """Ends prepared transactions: writes their markers, then completes them in the log.
 
 Here: which markers are being written, retries.
-Not here: how (`MarkerWriter`), the decision (`transactions.shard`). A prepared end is carried out without the client,
-and after a start by the current coordinator.
+Not here: the writing (`MarkerWriter`), the decision (`transactions.shard`). After a start the current coordinator
+completes prepared ends.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ _WRITTEN: Final = {ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
 
 
 class _Ending:
-    """A transaction that is being ended.
+    """A transaction being ended.
 
     Attributes:
         identity: of the markers being written; None before it is read and after all are written.
-        coordinator_epoch: of that reading; later the same identity may be another transaction's.
+        coordinator_epoch: of that reading; later the identity may be another transaction's.
         remaining: partitions without a marker.
     """
 
@@ -59,7 +59,7 @@ class Markers:
 
     Args:
         coordinator_epoch: leader epoch of a partition of `__transaction_state`.
-        exists: whether a partition exists; deleted ones need no marker.
+        exists: a partition's existence; deleted ones need no marker.
         levels: allowed by `transaction.version`.
     """
 
@@ -95,12 +95,11 @@ class Markers:
             self.begin(partition, transactional_id)
 
     def remaining(self, transactional_id: str, identity: Identity) -> frozenset[TopicPartition] | None:
-        """Return the partitions without a marker; None if unknown."""
         ending = self._endings.get(transactional_id)
         return None if ending is None or ending.identity != identity else frozenset(ending.remaining)
 
     async def over(self, transactional_id: str, *, within_s: float) -> bool:
-        """Wait for a transaction's end; return whether it ended in time."""
+        """Wait for a transaction's end; False on time-out."""
         ending = self._endings.get(transactional_id)
         if ending is None:
             return True

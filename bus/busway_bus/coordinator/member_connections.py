@@ -1,14 +1,13 @@
 """Fencing of group members by the connection of their heartbeats.
 
-Here: which connection last carried a request of a dynamic member, and when the member is fenced after its end.
-Not here: the removal (`groups`), detection of closed connections (`server.connection`).
+Here: the connection of each dynamic member's last request, and when the member is fenced after its end.
+Not here: the removal (`fencing`), detection of closed connections (`server.connection`).
 
 Apache Kafka waits for the session timeout, 45 s by default. A killed process leaves closed sockets, so its members are
 fenced if no other connection carries their requests within `group.disconnect.grace.ms`, but not before 1.5 heartbeat
-intervals since the last heartbeat: a live client has reconnected and sent the next by then. Classic members do not send
-their interval: it is measured between two heartbeats on one connection; until then a third of the session timeout is
-assumed, the most that clients' documentation advises. Static members keep their session: their instance ids announce a
-return. Where a network drops packets, no connection closes and the session timeout applies.
+intervals since the last heartbeat: a live client has reconnected by then. A classic member's interval is measured
+between two heartbeats on one connection; until then a third of the session timeout is assumed, the most that clients'
+documentation advises. Static members keep their session. Where a network drops packets, the session timeout applies.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ from busway_bus.kernel.limits import MEMBERS_PER_CONNECTION_MAX
 logger = logging.getLogger("busway.groups")
 WAITING_HEARTBEAT_MS: Final = 1000
 LATE_MS: Final = 100
-"""A timer that is later shows that the broker stood still."""
+"""Delay of a timer that shows that the broker stood still."""
 LOOK_MS: Final = 30_000
 """Interval of checks that a waiting member is in its group."""
 MemberKey = tuple[str, str]
@@ -35,7 +34,7 @@ class Carrier(Protocol):
 
     Attributes:
         closed_by_client: the client, not the broker, ended it.
-        members: those whose last request it carried.
+        members: with their last request on it.
         when_closed: called once with `closed_by_client`.
     """
 
@@ -50,11 +49,10 @@ class _LastRequest:
     """The last request of a member.
 
     Attributes:
-        longest_ms: its longest possible heartbeat interval, used until its interval is known.
-        interval_ms: its heartbeat interval, measured or requested by the coordinator; 0 while unknown.
+        longest_ms: its longest possible heartbeat interval.
+        interval_ms: measured or requested by the coordinator; 0 while unknown.
         id_sent: its member id may have reached the client.
-        rejoins: the member has joined again, and not synced since.
-        closed_ms: when its connection was closed.
+        rejoins: it has joined, and not synced since.
         until_ms: when it is fenced.
     """
 
@@ -72,14 +70,12 @@ class _LastRequest:
 class MemberConnections:
     """The connections of all dynamic members of this node's groups.
 
-    Memory: an entry per member, at most `MEMBERS_PER_CONNECTION_MAX` per connection. Further members keep their
-    sessions, as in Kafka, with a warning.
+    At most `MEMBERS_PER_CONNECTION_MAX` members per connection. Further ones keep their sessions, with a warning.
 
     Args:
         grace_ms: `group.disconnect.grace.ms`; 0 fences no member.
         now: monotonic, in ms.
         fence: called with group id, member id and the ms waited.
-        call_later: the event loop's by default.
     """
 
     def __init__(
@@ -100,7 +96,6 @@ class MemberConnections:
         self._full = set[Carrier]()
         self._warned = set[Carrier]()
         self._waiting = Counter[str]()
-        """Group id → number of members with a timer."""
 
     def request_received(
         self,
@@ -115,15 +110,15 @@ class MemberConnections:
     ) -> None:
         """Note that a connection carries requests of a member.
 
-        The caller has verified the member or handed out its id. A connection already closed by its client counts only
-        for a member without another.
+        The caller has verified the member or handed out its id. A closed connection counts only for a member without
+        another.
 
         Args:
-            longest_ms: the longest heartbeat interval that the member may have.
-            heartbeat: this is one of the requests that come at an interval.
-            interval_ms: requested by the coordinator, if so.
-            id_sent: the member id may have reached the client; if not, no other connection can carry a request of the member.
-            rejoins: this is JoinGroup of a member that may hold partitions; None for the response of JoinGroup.
+            longest_ms: the longest possible heartbeat interval.
+            heartbeat: the request is periodic.
+            interval_ms: requested by the coordinator, if any.
+            id_sent: the member id may have reached the client; if not, it has no other connection.
+            rejoins: JoinGroup of a member that may hold partitions; None for JoinGroup's response.
         """
         if not self._grace_ms:
             return
@@ -157,7 +152,7 @@ class MemberConnections:
             self._wait(key, last_request, now)
 
     def lives(self, carrier: Carrier, key: MemberKey) -> None:
-        """Note a commit: the member is not fenced while its own connection is closed."""
+        """Note a commit: the member is not fenced for its closed connection."""
         last_request = self._entry(key)
         if last_request is not None and last_request.timer is not None:
             self.request_received(carrier, key, last_request.longest_ms)
@@ -166,7 +161,7 @@ class MemberConnections:
         return self._heard.get(key[0], {}).get(key[1])
 
     def _has_room(self, carrier: Carrier) -> bool:
-        """Whether a connection may carry another member; former ones are removed first."""
+        """Whether a connection has room; former members are removed first."""
         if len(carrier.members) < MEMBERS_PER_CONNECTION_MAX:
             return True
         if carrier in self._full:
@@ -207,7 +202,7 @@ class MemberConnections:
     def heartbeat_ms(self, group_id: str, interval_ms: int) -> int:
         """Return the heartbeat interval to request from members of a group.
 
-        At most `WAITING_HEARTBEAT_MS` while a member may be fenced soon: others then get its partitions early.
+        At most `WAITING_HEARTBEAT_MS` while a member may be fenced soon.
         """
         return min(interval_ms, WAITING_HEARTBEAT_MS) if group_id in self._waiting else interval_ms
 
@@ -238,7 +233,7 @@ class MemberConnections:
         last_request.timer = call_later(wait_ms / 1000, self._look, key, last_request, now + wait_ms)
 
     def _closed(self, carrier: Carrier, by_client: bool) -> None:
-        """Start its members' timers. If the broker closed it, sessions stay."""
+        """Start its members' timers, unless the broker closed it."""
         carrier.when_closed = None
         self._full.discard(carrier)
         self._warned.discard(carrier)

@@ -29,10 +29,9 @@ def offsets_in_batch(
     metadata_bytes_max: int,
     wall_ms: int,
 ) -> OffsetsInBatch:
-    """Put offsets into a batch of `bytes_max`.
+    """Put offsets into a batch of `bytes_max`, all or none.
 
-    `metadata_bytes_max`: of one offset. KafkaError: INVALID_COMMIT_OFFSET_SIZE, they do not fit; none is committed, as
-    in Kafka.
+    `metadata_bytes_max`: of one offset. KafkaError: INVALID_COMMIT_OFFSET_SIZE, they do not fit.
     """
     records: list[Record] = []
     codes: OffsetErrors = {}

@@ -3,8 +3,7 @@
 Here: the request, its codes, detection of an end meanwhile.
 Not here: the answer (`kernel.transactions.TransactionVerifier`).
 
-Nothing may be awaited between verification and append: after the marker, an append would open a transaction that never
-ends.
+Do not await between verification and append: after the marker, an append would open a transaction that never ends.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,10 +19,7 @@ _CODES: Final = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
-"""Codes sent to the producer instead, as in Kafka.
-
-It handles the first, and retries after the second without a new coordinator lookup.
-"""
+"""Codes sent to the producer instead, as in Kafka. It retries after the second without a new coordinator lookup."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +59,10 @@ class OffsetCommitVerifications:
         add: bool,
         host: str,
     ) -> None:
-        """Return once the producer may write to the partition in its transaction.
+        """Return once the producer may write in its transaction.
 
-        With `add` each transaction has a new epoch; if the previous one ends meanwhile, verification is repeated.
-        Without, the next may have the same epoch, and must not include writes of the last. TRANSACTION_ABORTABLE if the
-        transaction ended meanwhile.
+        With `add` each transaction has a new epoch, and verification is repeated if the previous one ends meanwhile.
+        Without, the next may have the same epoch: TRANSACTION_ABORTABLE.
         """
         for _ in range(VERIFICATION_ASKS_MAX if add else 1):
             with self.following(producer.producer_id) as ongoing:

@@ -1,7 +1,6 @@
 """The records of a log that a replay applies, and their order.
 
-Here: the latest record of each key without tombstones, of transactions only committed and open ones; for an incremental
-shard all records.
+Here: the latest record of each key, without tombstones and aborted transactions; for an incremental shard all records.
 Not here: reading the log (`log.partition_log`), when (`loading`).
 """
 
@@ -18,12 +17,12 @@ from busway_protocol.types import Buffer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatestRecords:
-    """The records that a replay applies, in this order.
+    """The records of a replay, in this order.
 
     Attributes:
-        overtaken: of open transactions, each with its producer id; a later record of the key is in force.
+        overtaken: of open transactions, with producer id; a later record of the key is in force.
         records: in force.
-        pending: of open transactions, each with its producer id; they count on commit.
+        pending: of open transactions, with producer id; they count on commit.
     """
 
     overtaken: list[tuple[Record, int]] = field(default_factory=list)
@@ -32,7 +31,7 @@ class LatestRecords:
 
 
 def latest_records(shard: Shard, batches: Iterable[Buffer]) -> Generator[None, None, LatestRecords]:
-    """Find the records that a replay applies, in steps; ProtocolError for damage."""
+    """Find the records to apply, in steps; ProtocolError for damage."""
     last: dict[bytes, bytes | None] = {}
     undecided: OpenTransactions[bytes, bytes] = OpenTransactions()
     for batch in batches:
@@ -77,7 +76,7 @@ def _decoded(
 
 
 def apply_records(shard: Shard, latest: LatestRecords, now: int) -> Generator[None, None, None]:
-    """Apply the records that count, in steps.
+    """Apply these records in steps.
 
     Those of open transactions only to a `TransactionalShard`.
     """

@@ -1,6 +1,6 @@
 """Replies to waiting requests of a coordinator.
 
-Here: sending them once durable, the error for a log that refuses.
+Here: sending them once durable, errors of the log.
 Not here: when (`runtime`), the replies.
 """
 
@@ -21,10 +21,7 @@ _OF_PRODUCERS: Final = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_
 
 
 def refusal(problem: KafkaError) -> KafkaError:
-    """Return the client's error for a log that refuses.
-
-    The client looks the coordinator up again, or retries.
-    """
+    """Return the client's error for a log that refuses: look the coordinator up again, or retry."""
     if problem.code in _OF_PRODUCERS:
         return problem
     code = ErrorCode.NOT_COORDINATOR if problem.code in _MOVED else ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -32,7 +29,6 @@ def refusal(problem: KafkaError) -> KafkaError:
 
 
 async def durably(durable: Durable | None) -> None:
-    """Return once it is durable, or raise `refusal`."""
     if durable is not None:
         try:
             await asyncio.shield(durable)

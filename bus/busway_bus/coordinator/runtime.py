@@ -1,10 +1,10 @@
 """Runs the shards of an internal topic, one per partition.
 
-Here: finding a shard, deciding, appending, applying, replies after durability, timers, unloading.
+Here: deciding, appending, applying, replies after durability, timers, unloading.
 Not here: the decisions (`shard`), reading the log (`loading`), errors of replies (`replies`).
 
-A decision is appended and applied before the next, so that a shard always matches its log. A record that cannot be
-appended has no effect. A shard is unloaded and reloaded if an appended record does not become durable.
+A decision is appended and applied before the next; a record that cannot be appended has no effect. A shard is reloaded
+if an appended record does not become durable.
 """
 
 import asyncio
@@ -35,8 +35,8 @@ class Loaded(Generic[S]):
     """A shard that is served.
 
     Attributes:
-        durable: done once everything appended is durable; None if it already is.
-        incremental: the shard, if it needs offsets.
+        durable: done once everything appended is durable; None if it is.
+
         timer: the deadline and the handle of the next tick.
     """
 
@@ -53,8 +53,8 @@ class Loaded(Generic[S]):
 class Runtime(Generic[S]):
     """All shards of a topic on this node.
 
-    Methods that use a shard raise COORDINATOR_LOAD_IN_PROGRESS while its log is read, COORDINATOR_NOT_AVAILABLE if it
-    cannot be read or written, NOT_COORDINATOR where another broker may be, and what the operation raises.
+    Methods raise COORDINATOR_LOAD_IN_PROGRESS while a shard's log is read, COORDINATOR_NOT_AVAILABLE if it cannot be
+    read or written, NOT_COORDINATOR where another broker may be, and the operation's errors.
 
     Args:
         image: the topic in the current image, None if missing; a new object after every change.
@@ -85,21 +85,20 @@ class Runtime(Generic[S]):
         self._epoch_ms = machine.wall_ms() - int(machine.monotonic_s() * 1000)
 
     def now(self) -> int:
-        """Return wall time in ms that never jumps: setting the clock ends no sessions."""
+        """Return wall time in ms that never jumps: setting the clock ends no session."""
         return self._epoch_ms + int(self._machine.monotonic_s() * 1000)
 
     # Finding
 
     @property
     def partitions(self) -> int:
-        """The number of partitions; 0 for a missing topic."""
         image = self._image()
         return 0 if image is None else len(image.partitions)
 
     def partition_of(self, key: str) -> int:
         """Return the partition that keeps `key`.
 
-        NOT_COORDINATOR: the topic does not exist: no coordinator was looked up yet.
+        NOT_COORDINATOR: the topic does not exist.
         """
         count = self.partitions
         if count == 0:
@@ -111,11 +110,10 @@ class Runtime(Generic[S]):
         return self._find(partition).shard
 
     def shards(self) -> dict[int, S]:
-        """Return the loaded shards by partition, in order."""
         return {partition: loaded.shard for partition, loaded in sorted(self._loaded.items())}
 
     def all_shards(self) -> dict[int, S]:
-        """Return the loaded shards, or raise COORDINATOR_LOAD_IN_PROGRESS while any is loading."""
+        """Return all shards, or raise COORDINATOR_LOAD_IN_PROGRESS."""
         self.load()
         if self._loader.busy:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self._topic} is being read")
@@ -147,9 +145,8 @@ class Runtime(Generic[S]):
     ) -> None:
         """Append and apply a prepared batch, all or nothing; return once durable.
 
-        Args:
-            batch: holds the records.
-            check: refuses them at the moment of the write, or returns.
+
+        check: raises to refuse them at the moment of the write.
         """
         loaded = self._find(number)
         check(loaded.shard)
@@ -179,7 +176,7 @@ class Runtime(Generic[S]):
         return reply
 
     async def read(self, partition: int, operation: Callable[[S], R]) -> R:
-        """Read a shard; return once what was read is durable: no crash revokes it."""
+        """Read a shard; return once what was read is durable."""
         return await self.write(partition, lambda shard: Decision(reply=operation(shard)))
 
     def _decide(self, loaded: Loaded[S], operation: Callable[[S], Decision[R]]) -> Decision[R]:
@@ -205,7 +202,7 @@ class Runtime(Generic[S]):
         new_batch: Callable[[], BatchBuilder],
         apply: Callable[[Record, int], None],
     ) -> None:
-        """Append and apply without an await: the decision still holds.
+        """Append and apply without an await.
 
         KafkaError: a batch cannot be written; those before it are written and applied.
         """
@@ -227,7 +224,7 @@ class Runtime(Generic[S]):
     ) -> None:
         """Append the batch of these records, then apply them.
 
-        KafkaError: it cannot be written; nothing is applied.
+        KafkaError: nothing is written or applied.
         """
         try:
             replica = self._replicas.find(self._topic, loaded.partition)
@@ -299,7 +296,7 @@ class Runtime(Generic[S]):
     def follow(self) -> None:
         """Unload shards of a deleted topic, and those no longer led here.
 
-        Parked requests fail with NOT_COORDINATOR. The node calls it on every change of metadata.
+        Parked requests fail with NOT_COORDINATOR. Call it on every change of metadata.
         """
         image, before = self._image(), self._followed
         if image is before:

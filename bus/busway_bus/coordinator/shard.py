@@ -1,11 +1,11 @@
 """Interfaces of the state that one partition of an internal topic holds.
 
-Here: the interface, with extensions for transactions and for records that build on earlier ones.
+Here: the interface, with extensions for transactions and incremental records.
 Not here: implementations; they need not import this module.
 
 A shard is pure. Its operations are further methods that return a `Decision`. They may change what is lost with the
-coordinator anyway, such as waiters and timers. What the log keeps is changed by `apply` alone, live and in a replay:
-nothing has happened if a decision's records cannot be written.
+coordinator anyway, such as waiters and timers. Only `apply` changes what the log keeps: a decision that cannot be
+written has no effect.
 """
 
 from typing import Any, Protocol, runtime_checkable
@@ -35,25 +35,20 @@ class Shard(Protocol):
 
     def apply(self, record: Record, now: int, /) -> None: ...
 
-    def next_deadline(self) -> int | None:
-        """Return the time of the next `tick`; None for never."""
-        ...
+    def next_deadline(self) -> int | None: ...
 
     def tick(self, now: int, /) -> Decision[None]:
-        """Do a bounded part of what is due; the rest keeps `next_deadline`."""
+        """Do a bounded part of what is due."""
         ...
 
-    def unloaded(self) -> list[Waiter]:
-        """Return the waiters of all parked requests."""
-        ...
+    def unloaded(self) -> list[Waiter]: ...
 
 
 @runtime_checkable
 class TransactionalShard(Shard, Protocol):
     """The state of a partition to which transactions of producers may write.
 
-    Of committed and non-transactional records the latest value of a key wins. In a replay, records of open transactions
-    and those they overtook are applied in any order that keeps the order per key.
+    Of committed and non-transactional records the latest value of a key wins. A replay keeps only the order per key.
     """
 
     def apply_pending(self, record: Record, producer_id: int, now: int, /, host: str = ...) -> None:

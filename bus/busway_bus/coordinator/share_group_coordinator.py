@@ -1,8 +1,7 @@
 """The share group coordinator as handlers use it (KIP-932).
 
 Here: choosing the shard, requests to the share coordinator.
-Not here: the rules (`groups.share.heartbeat`, `groups.share.partitions`), states of share partitions
-(`share_state_coordinator`).
+Not here: the rules (`groups.share`), states of share partitions (`share_state_coordinator`).
 """
 
 import asyncio
@@ -40,9 +39,9 @@ from busway_protocol.machine import Machine
 R = TypeVar("R")
 logger = logging.getLogger("busway.share")
 TOGETHER: Final = 100
-"""Share partitions in concurrent requests to the share coordinator."""
+"""Concurrent requests to the share coordinator."""
 BEGINNING_AT_ONCE: Final = 10
-"""Groups whose share partitions are initialized concurrently."""
+"""Groups initialized concurrently."""
 Wanted = Mapping[UUID, Iterable[int]]
 
 
@@ -59,9 +58,7 @@ class ShareGroups:
 
     Methods raise KafkaError if the coordinator is elsewhere, is loading or cannot write.
 
-    Args:
-        groups: its shards keep them.
-        persister: keeps their states.
+
         setting: a group's effective setting.
     """
 
@@ -98,7 +95,7 @@ class ShareGroups:
     # Members
 
     async def heartbeat(self, heartbeat: ShareHeartbeat) -> ShareHeartbeatReply:
-        """Handle a ShareGroupHeartbeat; return once its effect is durable.
+        """Handle a heartbeat; return once its effect is durable.
 
         New share partitions are initialized afterwards.
 
@@ -131,10 +128,7 @@ class ShareGroups:
         return reply
 
     def _start_initializing(self, group_id: str, initializing: Coroutine[Any, Any, R]) -> "asyncio.Task[R]":
-        """Initialize share partitions, even without a waiter.
-
-        A deletion of the group waits for it.
-        """
+        """Initialize share partitions; a deletion of the group waits for it."""
         task = asyncio.ensure_future(initializing)
         self._initializing[task] = group_id
         task.add_done_callback(self._initializing_ended)
@@ -193,7 +187,7 @@ class ShareGroups:
     async def _each(
         self, group_id: str, wanted: Wanted, ask: Callable[[SharePartitionKey], Awaitable[object]]
     ) -> dict[tuple[UUID, int], KafkaError]:
-        """Send a request to the share coordinator for each; return the errors."""
+        """Request something for each; return the errors."""
         keys = [
             SharePartitionKey(group_id=group_id, topic_id=topic_id, partition=partition)
             for topic_id, partitions in sorted(wanted.items())
@@ -235,8 +229,8 @@ class ShareGroups:
     async def delete(self, group_id: str) -> ErrorCode:
         """Delete an empty share group, after its states at the share coordinator.
 
-        Joins are blocked meanwhile. In Kafka a joining member gets a reset group, and the deletion fails as not empty.
-        Initializations under way are awaited: their states would remain for ever, and fence a group of the same name.
+        Joins are blocked meanwhile, where Kafka's deletion fails as not empty. Initializations under way are awaited:
+        their states would remain for ever, and fence a group of the same name.
         """
 
         def decide(shard: GroupShard) -> Decision[dict[UUID, frozenset[int]]]:
@@ -275,7 +269,7 @@ class ShareGroups:
     # Offsets
 
     async def initialized(self, group_id: str) -> dict[UUID, frozenset[int]]:
-        """Return the initialized share partitions; none without such a group."""
+        """Return the initialized share partitions, if any."""
 
         def look(shard: GroupShard) -> Decision[dict[UUID, frozenset[int]]]:
             group = shard.groups.get(group_id)
@@ -285,7 +279,6 @@ class ShareGroups:
         return await self._decide(group_id, look)
 
     async def summary(self, group_id: str, topic_id: UUID, partition: int) -> ShareState:
-        """Return a share partition's state without batches."""
         return await self._persister.summary(
             SharePartitionKey(group_id=group_id, topic_id=topic_id, partition=partition)
         )
@@ -334,8 +327,8 @@ class ShareGroups:
     async def delete_offsets(self, group_id: str, topic_ids: Sequence[UUID]) -> dict[UUID, KafkaError | None]:
         """Remove topics from an empty group; return the outcome of known ones.
 
-        Joins and offset changes are blocked meanwhile: a state initialized then would be deleted with the old one, yet
-        recorded as present.
+        Joins and offset changes are blocked meanwhile: a state initialized then would be deleted, yet recorded as
+        present.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
@@ -365,7 +358,7 @@ class ShareGroups:
         return outcomes
 
     async def close(self) -> None:
-        """Cancel initializations; the rest follows after the next start."""
+        """Cancel initializations."""
         for task in self._initializing:
             task.cancel()
         if self._initializing:
@@ -390,7 +383,7 @@ def _empty(group_id: str, shard: GroupShard) -> ShareGroup:
 def _record_initialized(
     shard: GroupShard, group_id: str, topics: dict[UUID, NamedPartitions], *, failed: bool
 ) -> Decision[None]:
-    """Record the outcome, unless the group or the request is gone meanwhile."""
+    """Record the outcome, unless group or request are gone."""
     group = shard.groups.get(group_id)
     if not isinstance(group, ShareGroup):
         return Decision(reply=None)

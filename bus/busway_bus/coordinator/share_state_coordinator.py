@@ -1,7 +1,6 @@
 """The share coordinator: states of share partitions for their leaders (KIP-932).
 
-Here: choosing the shard, creation of the topic, periodic work: new snapshots, deletion of old records, states of
-deleted topics.
+Here: choosing the shard, periodic work: new snapshots, deletion of old records and of states of deleted topics.
 Not here: the rules (`share_state.shard`), storage and waiting (`runtime`).
 """
 
@@ -38,10 +37,9 @@ class ShareCoordinator:
 
     Args:
         image: `__share_group_state`, as for `Runtime`; `create_topic` creates it.
-        exists: whether a partition of a topic exists.
 
     Attributes:
-        reinitialized: called with a share partition after a reset or deletion: its leader's state is stale.
+        reinitialized: called with a share partition after a reset or deletion.
     """
 
     def __init__(
@@ -69,7 +67,6 @@ class ShareCoordinator:
         self.reinitialized: Callable[[SharePartitionKey], None] = lambda _: None
 
     async def ensure(self) -> None:
-        """Create the topic if necessary, and begin to load it."""
         async with self._creating:
             if self.runtime.partitions == 0:
                 await self._create_topic()
@@ -180,7 +177,7 @@ class ShareCoordinator:
     async def _written(
         self, partition: int, shard: ShareStateShard, decide: Callable[[ShareStateShard], Decision[bool]]
     ) -> bool:
-        """Write a part of periodic work; return whether more is due."""
+        """Write a part; return whether more is due."""
         if self.runtime.shards().get(partition) is not shard:
             return False  # unloaded or reloaded
         try:

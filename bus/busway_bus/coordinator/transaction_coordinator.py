@@ -1,6 +1,6 @@
 """The transaction coordinator as handlers use it, one method per operation.
 
-Here: choosing the shard, new producer ids, bounded waits for a transaction that is ending, periodic work.
+Here: choosing the shard, new producer ids, bounded waits for a transaction's end, periodic work.
 Not here: the rules (`transactions.shard`), storage and waiting (`runtime`), markers (`markers`).
 """
 
@@ -36,7 +36,7 @@ class TransactionCoordinator:
 
     Args:
         image: `__transaction_state`, as for `Runtime`; `create_topic` creates it.
-        exists: whether a partition of a topic exists.
+
         version: finalized level of `transaction.version`.
     """
 
@@ -82,7 +82,6 @@ class TransactionCoordinator:
         return Levels(client=client_version, server=self._version())
 
     async def ensure(self) -> None:
-        """Create the topic if necessary, and begin to load it."""
         async with self._creating:
             if self.runtime.partitions == 0:
                 await self._create_topic()
@@ -93,10 +92,9 @@ class TransactionCoordinator:
     async def begin(self, transactional_id: str, timeout_ms: int, expected: Identity | None, *, host: str) -> Identity:
         """Initialize a producer; return its id and epoch once durable.
 
-        Args:
-            timeout_ms: a transaction open for longer is aborted.
+
             expected: its previous identity, if it continues (KIP-360).
-            host: charged for the id from now on.
+            host: charged for the id.
 
         Raises:
             KafkaError: INVALID_TRANSACTION_TIMEOUT, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED, POLICY_VIOLATION.
@@ -200,7 +198,7 @@ class TransactionCoordinator:
     async def _with_id(
         self, partition: int, transactional_id: str, decide: Callable[[int | None], Begun | Ended]
     ) -> Identity:
-        """Decide, with a new producer id if needed; return the durable identity."""
+        """Decide, with a new producer id if needed."""
         outcome = decide(None)
         if outcome.needs_id:
             outcome = decide(await self._new_producer_id())
@@ -212,10 +210,7 @@ class TransactionCoordinator:
         return outcome.identity
 
     async def _settled(self, transactional_id: str, attempt: Callable[[], Awaitable[R]]) -> R:
-        """Run `attempt`; on CONCURRENT_TRANSACTIONS wait briefly and run it once more.
-
-        It saves a client's retry.
-        """
+        """Run `attempt`; on CONCURRENT_TRANSACTIONS wait briefly and run it once more."""
         try:
             return await attempt()
         except KafkaError as problem:
@@ -242,7 +237,6 @@ class TransactionCoordinator:
         return known, known.partitions if remaining is None else remaining
 
     def transactions(self) -> list[tuple[str, Transaction]]:
-        """Return all transactional ids by partition."""
         return [entry for shard in self.runtime.all_shards().values() for entry in shard.transactions.items()]
 
     # Time
@@ -254,7 +248,7 @@ class TransactionCoordinator:
                 return
 
     async def _abort_overdue(self, partition: int) -> bool:
-        """Abort one partition's in bounded parts; False if that cannot be written."""
+        """Abort one partition's; False if that cannot be written."""
         new_id: int | None = None
         while partition in self.runtime.shards():
             decide = functools.partial(
@@ -300,6 +294,6 @@ class TransactionCoordinator:
                 await asyncio.sleep(0)
 
     async def close(self) -> None:
-        """Stop; work under way continues after the next start."""
+        """Stop; the next start continues."""
         await self.markers.close()
         self.runtime.close()

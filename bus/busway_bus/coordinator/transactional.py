@@ -1,8 +1,7 @@
 """Runtime of shards to which transactions of producers may write.
 
 Here: writing a batch of a transaction, and its marker.
-Not here: their effect (`shard.TransactionalShard`), checks (`coordinator.group_coordinator`; the log checks the epoch),
-everything else (`runtime`).
+Not here: their effect (`shard.TransactionalShard`), checks (`group_coordinator`, the log for the epoch).
 """
 
 from collections.abc import Callable, Sequence
@@ -40,11 +39,10 @@ class TransactionalRuntime(Runtime[T]):
     ) -> None:
         """Append one batch of a transaction; return once it is durable.
 
-        It is appended whole, so that no marker falls in between. Its records count once the transaction is committed;
-        until then they are charged to a host.
+        It is appended whole, so that no marker falls in between. Until the end its records are charged to a host.
 
         Args:
-            batch: holds the records; its producer is the transaction's.
+            batch: of the transaction's producer.
             check: raises to refuse the records, directly before the append.
 
         Raises:

@@ -1,9 +1,7 @@
 """The committed offsets of one partition of `__consumer_offsets`, and their memory.
 
-Here: the table, its memory with that of the groups, refusals: any client may commit for a new group, and offsets stay
-for `offsets.retention.minutes`.
-Not here: one offset (`offsets`), open transactions (`pending_offsets`), members' memory (`memory_quota`), permission to
-commit (`shard`).
+Here: the table, its memory with that of the groups, refusals.
+Not here: open transactions (`pending_offsets`), members' memory (`memory_quota`), permission to commit (`shard`).
 """
 
 import logging
@@ -18,7 +16,7 @@ logger = logging.getLogger("busway.groups")
 _WARNED_AGAIN_BELOW: Final = 0.9
 """Fraction of the limit below which the next refusal is logged again."""
 _METADATA_FREE: Final = 128
-"""Uncounted bytes of metadata: slightly longer metadata is not refused."""
+"""Uncounted bytes of metadata."""
 
 
 def offset_bytes(partition: TopicPartition, metadata: str) -> int:
@@ -42,7 +40,7 @@ class OffsetMemory:
         return self.used > self._limit
 
     def check(self, more: int) -> None:
-        """Raise COORDINATOR_NOT_AVAILABLE (retriable) without memory; log the first refusal."""
+        """Raise COORDINATOR_NOT_AVAILABLE without memory; log the first refusal."""
         if more <= 0 or self.used + more <= self._limit:
             self._warned = self._warned and self.used > self._limit * _WARNED_AGAIN_BELOW
             return
@@ -59,7 +57,7 @@ class OffsetMemory:
 class CommittedOffsets(dict[str, dict[TopicPartition, CommittedOffset]]):
     """Committed offsets by group id and (topic, partition).
 
-    Read as a dict, changed only by its methods. Its memory is released with the table.
+    Change it only by its methods. Its memory is released with the table.
     """
 
     def __init__(self, memory: OffsetMemory) -> None:
@@ -101,7 +99,7 @@ class CommittedOffsets(dict[str, dict[TopicPartition, CommittedOffset]]):
     def check(self, group_id: str, offsets: NewOffsets, *, new_group: bool) -> None:
         """Check memory for offsets and a new group, as `OffsetMemory.check`.
 
-        An offset that needs no more than its predecessor always fits.
+        An offset no larger than its predecessor always fits.
         """
         table = self.get(group_id, {})
         more = sum(

@@ -1,6 +1,6 @@
 """Expiry of committed offsets (KIP-211).
 
-Here: the rule, and the bounded parts of the check.
+Here: the rule, and the bounded steps of the check.
 Not here: deletion (`shard`).
 """
 
@@ -17,7 +17,7 @@ def parts(
 ) -> Iterator[dict[str, Sequence[TopicPartition]]]:
     """Yield all groups with their partitions, in bounded parts.
 
-    Larger groups are split. Groups may be created and deleted between two parts.
+    Groups may be created and deleted between two parts.
     """
     part: dict[str, Sequence[TopicPartition]] = {}
     count = 0

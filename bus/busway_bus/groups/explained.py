@@ -1,7 +1,7 @@
 """A shard of groups that records rebalances, for `history`.
 
-Here: why members joined or left and which partitions moved, observed as records are applied and members removed.
-Not here: rules about groups (`shard`); nothing is changed here. A new kind of group adds its keys to `_SEEN`.
+Here: why members joined or left and which partitions moved, as records are applied.
+Not here: rules of groups (`shard`). A new kind of group adds its keys to `_SEEN`.
 """
 
 import weakref
@@ -47,7 +47,7 @@ class ExplainedShard(GroupShard):
     """A `GroupShard` that records rebalances.
 
     Attributes:
-        live: whether the replay is over; replayed records give no reasons.
+        live: the replay is over; replayed records give no reasons.
     """
 
     def __init__(self, history: History, **options: Any) -> None:
@@ -60,7 +60,7 @@ class ExplainedShard(GroupShard):
         self._causes: dict[str, Cause] = {}
         """Why the groups of the current operation remove members."""
         self._before: tuple[str, int, Gathering | None] = ("", 0, None)
-        """Gathered changes of the last tombstones' group: a classic one may replace it next."""
+        """Changes of the last deleted group: a classic one may replace it next."""
         self._now = 0
 
     def explanation(self, group_id: str) -> str | None:
@@ -120,7 +120,6 @@ class ExplainedShard(GroupShard):
         )
 
     def join(self, group_id: str, request: Join, waiter: Waiter, now: int) -> Decision[JoinResult | Unanswered]:
-        """Record new members and members that trigger a rebalance."""
         self._now, self._causes = now, {group_id: _overtaken}
         group = self.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
@@ -164,7 +163,7 @@ class ExplainedShard(GroupShard):
         return super().tick(now)
 
     def step(self, group: Group, now: int) -> Decision[None]:
-        """Run a group's timers; record whether removed members were silent or late."""
+        """Run timers; record whether removed members were silent or late."""
         self._now = now
 
         def cause(member_id: str, instance_id: str | None) -> tuple[str, str | None]:
@@ -191,7 +190,7 @@ class ExplainedShard(GroupShard):
         seen(self, change, now)
 
     def _generation(self, change: Change, now: int) -> None:
-        """Record a generation of a classic group, which ends its rebalance."""
+        """Record a classic generation, which ends the rebalance."""
         key, value = change
         group = self.groups.get(key.group)
         before = group if isinstance(group, ClassicGroup) else None
@@ -226,7 +225,6 @@ class ExplainedShard(GroupShard):
         return gathering
 
     def _compare(self, gathering: Gathering, value: Any) -> None:
-        """Record the partitions that a generation of consumers moves."""
         has = {member.member_id: member.assignment for member in value.members}
         if value.protocol_type not in {PROTOCOL_TYPE, ""}:
             return

@@ -1,6 +1,6 @@
 """The interface of all kinds of groups.
 
-Here: the kinds, the interface, default errors of unsupported requests.
+Here: the kinds, default errors of unsupported requests.
 Not here: the kinds' rules (`classic`, `modern`, `share`), the table (`shard`).
 """
 
@@ -35,7 +35,7 @@ class Committer:
     """The sender of a commit.
 
     Attributes:
-        epoch: generation or member epoch; negative for no member.
+        epoch: generation or member epoch; negative without a member.
         version: of OffsetCommit; members of some groups need a newer one.
         host: its quota is charged for offsets of a transaction.
     """
@@ -80,7 +80,6 @@ class Group(ABC):
 
     @property
     def unused(self) -> bool:
-        """Whether it may be deleted once it has no offsets."""
         return self.empty
 
     @property
@@ -102,14 +101,14 @@ class Group(ABC):
 
     @abstractmethod
     def next_deadline(self) -> int | None:
-        """Return when `tick` is due in ms, or earlier; None for never."""
+        """Return when `tick` is due, or earlier; None for never."""
 
     @abstractmethod
     def tick(self, now: int) -> Decision[None]:
         """Run due timers."""
 
     def abandon(self) -> list[Waiter]:
-        """Return all waiters, unanswered: the group has another coordinator."""
+        """Return all waiters: the group has another coordinator."""
         return []
 
     # Offsets
@@ -150,7 +149,6 @@ class Group(ABC):
         return Decision(reply=JoinResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id))
 
     def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[SyncResult | Unanswered]:
-        """Send or fetch assignments of classic members."""
         return Decision(reply=SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:

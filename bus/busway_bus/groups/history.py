@@ -1,7 +1,6 @@
 """The last rebalances of each group, as JSON in memory.
 
-Here: a node's bounded history, lost with the process or a move of the coordinator, and the changes of a current
-rebalance.
+Here: a node's bounded history, lost with the process or a move of the coordinator.
 Not here: observing (`explained`), showing (`handlers.describe_configs`, the CLI).
 """
 
@@ -35,7 +34,7 @@ class History:
     def add(self, group_id: str, entry: dict[str, Any]) -> None:
         """Add an entry.
 
-        First this group's oldest entries are dropped, then groups without an entry for the longest time.
+        First this group's oldest entries are evicted, then the longest quiet groups.
         """
         text = json.dumps(entry, ensure_ascii=True, separators=(",", ":"))
         entries = self._groups.setdefault(group_id, deque())
@@ -68,7 +67,7 @@ class Gathering:
 
     Attributes:
         began_ms: monotonic.
-        reasons: the events, in order.
+
         had: a classic group's encoded assignments by member id; None if not collected or too large.
         lost, gained: partitions, with the members that lose or gain them.
         uncounted: further ones were dropped.

@@ -1,6 +1,5 @@
 """Limits of groups of all kinds.
 
-Here: the values, each with Kafka's default.
 Not here: checks (`classic.join_checks`, `modern`).
 """
 
@@ -14,7 +13,7 @@ from busway_bus.kernel.fair_share import FairShare
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLimits:
-    """Kafka's group.* settings and offset.metadata.max.bytes, and memory limits.
+    """Kafka's group.* settings, offset.metadata.max.bytes, and memory limits.
 
     Attributes:
         memory: of members.

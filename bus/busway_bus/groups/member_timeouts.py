@@ -1,6 +1,5 @@
 """Timeouts of a group's members.
 
-Here: each member's timeout.
 Not here: reasons and consequences.
 """
 
@@ -36,13 +35,12 @@ class MemberTimeouts:
         self._deadlines.discard(member_id)
 
     def earliest(self) -> int | None:
-        """Return when `late` is due, in ms."""
         return self._deadlines.earliest()
 
     def late(self, now: int, members: Container[str]) -> list[str]:
-        """Return a bounded number of members whose timeout is over.
+        """Return a bounded number of late members.
 
-        A member that is not removed is returned again after `AGAIN_MS`.
+        A member still present is returned again after `AGAIN_MS`.
         """
         late: list[str] = []
         for member_id in self._deadlines.due(now, MEMBERS_PER_TICK_MAX):

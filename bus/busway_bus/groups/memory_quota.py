@@ -1,8 +1,8 @@
 """The memory of a node's group members: ids, subscriptions, assignments.
 
 Here: accounting by group and host.
-Not here: refused requests (`classic.join_checks`), the rule for hosts (`kernel.fair_share`). Clients choose these
-sizes. Kafka has no limit: a few hundred members with 1 MB of metadata each exhaust its coordinator.
+Not here: refused requests (`classic.join_checks`), the rule for hosts (`kernel.fair_share`). Kafka has no limit: a few
+hundred members with 1 MB of metadata each exhaust its coordinator.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,8 +21,6 @@ def _ignore(host: str, text: str) -> None:
 class GroupMemory:
     """The bytes of all groups, and of each.
 
-    Args:
-        refused: called for each refusal of a host.
 
     Attributes:
         share: memory by host.
@@ -73,7 +71,7 @@ class QuotaUsage(Account):
         return all(self.refusal(host, part, total - part) is None for host, part in more.items())
 
     def without(self) -> GroupMemory:
-        """Return a copy of the memory without this group, for a trial."""
+        """Return a copy without this group, for a trial."""
         other = GroupMemory(group_limit=self._memory.group_limit)
         other.share = self.copied()
         return other

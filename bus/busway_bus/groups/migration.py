@@ -1,7 +1,6 @@
 """Records that convert groups between the classic and consumer protocols (KIP-848).
 
-Here: both directions.
-Not here: when to convert, the old group's tombstones (`shard`, `mixed`), offsets, which stay.
+Not here: when to convert, the old group's tombstones (`shard`, `mixed`). Offsets stay.
 """
 
 from collections import Counter
@@ -39,7 +38,7 @@ from busway_protocol.assignors.consumer_protocol import (
 from busway_protocol.errors import ErrorCode, KafkaError, MalformedMessage
 
 _UNKNOWN: Final = 0
-"""Metadata hash of no topics. The next heartbeat computes a target assignment."""
+"""Metadata hash that makes the next heartbeat compute a target assignment."""
 
 
 def upgrade(group: ClassicGroup, limits: GroupLimits, topics: Topics) -> list[Change]:
@@ -156,12 +155,12 @@ def downgrade(
 ) -> Change | None:
     """Return the record that makes a consumer group classic.
 
-    None without a protocol that all members support. All members are classic; the classic group must not exist yet.
+    None without a common protocol. All members are classic; the classic group must not exist yet.
 
     Args:
         epoch: becomes the generation.
         members: with target assignments, or current ones if they must rejoin.
-        rebalance: members must rejoin; a generation without leader shows this to a replay.
+        rebalance: members must rejoin, shown by a generation without leader.
     """
     roster = Roster(GroupMemory())
     for member, _ in members:

@@ -1,12 +1,11 @@
 """A consumer group that classic members may join (KIP-848's live migration).
 
-Here: the classic requests on a consumer group, classic members' timeouts to rejoin and sync, conversion to a classic
-group.
-Not here: consumer heartbeats (`modern.consumer_group`), the records (`migration`), conversion to a consumer group
+Here: classic requests on a consumer group, timeouts to rejoin and sync, conversion to a classic group.
+Not here: consumer heartbeats (`modern.consumer_group`), records (`migration`), conversion to a consumer group
 (`shard`).
 
-A classic member's generation is its member epoch. It rejoins for each reconciliation step, which it takes by joining,
-and gets its assignment with SyncGroup.
+A classic member's generation is its member epoch. It rejoins for each reconciliation step, and gets its assignment with
+SyncGroup.
 """
 
 from collections.abc import Callable, Collection
@@ -176,7 +175,7 @@ class MixedGroup(ConsumerGroup):
         return Decision(reply=reply)
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
-        """Extend a session; REBALANCE_IN_PROGRESS to revoke or get partitions by rejoining."""
+        """Extend a session; REBALANCE_IN_PROGRESS to rejoin for the next step."""
         member, error = self._classic_member(member_id, instance_id, generation)
         if member is None:
             return error
@@ -263,7 +262,7 @@ class MixedGroup(ConsumerGroup):
 def _owned(member: ConsumerMember) -> Assignment:
     """Return the partitions that a member may still read.
 
-    No other member gets them if the group is converted back before all have rejoined.
+    They stay owned if the group is converted back before all rejoined.
     """
     owned: dict[UUID, tuple[int, ...]] = {}
     for held in (member.assigned, member.revoking):

@@ -1,6 +1,6 @@
 """Sets of a group's topic names: subscriptions and matches of regular expressions.
 
-Here: their memory; equal sets, the usual case, are shared.
+Here: their memory; equal sets are shared.
 Not here: the limit (`memory_quota`).
 """
 

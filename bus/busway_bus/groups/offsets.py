@@ -1,6 +1,5 @@
 """A committed offset.
 
-Here: the value, a request to store it, its record.
 Not here: the tables (`shard`), expiry (`expiry`).
 """
 
@@ -90,7 +89,7 @@ OffsetErrors = dict[TopicPartition, ErrorCode]
 def offset_record(
     group_id: str, topic_partition: TopicPartition, offset: NewOffset, wall_ms: int, metadata_bytes_max: int
 ) -> tuple[ErrorCode, tuple[OffsetCommitKey, OffsetCommitValue] | None]:
-    """Return a commit's record; OFFSET_METADATA_TOO_LARGE without it for long metadata."""
+    """Return a commit's record, or OFFSET_METADATA_TOO_LARGE."""
     if len(offset.metadata.encode()) > metadata_bytes_max:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE, None
     topic, partition = topic_partition

@@ -1,8 +1,7 @@
 """Offsets committed in open transactions (KIP-98, KIP-447).
 
 Here: their table by group.
-Not here: which apply at the end (`kernel.open_transactions`), permission to commit (`classic.group`), stored offsets
-(`shard`).
+Not here: which apply at the end (`kernel.open_transactions`), stored offsets (`committed`).
 """
 
 from collections.abc import Collection, Sequence
@@ -64,7 +63,6 @@ class PendingOffsets:
     def put(
         self, producer_id: int, group_id: str, partition: TopicPartition, offset: CommittedOffset, host: str = NOBODY
     ) -> None:
-        """Store an offset of the producer's transaction."""
         table = self._groups.get(group_id)
         if table is None:
             table = self._groups[group_id] = OpenTransactions(self._counted)

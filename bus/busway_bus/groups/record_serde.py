@@ -1,6 +1,6 @@
 """Encoding of the records of `__consumer_offsets`.
 
-Here: keys and values of all kinds of groups, after a two-byte version.
+Here: keys and values, after a two-byte version.
 Not here: layouts (`records`, `modern.records`, `share.records`), applying.
 """
 

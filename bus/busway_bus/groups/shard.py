@@ -1,6 +1,6 @@
 """Groups and committed offsets of one partition of `__consumer_offsets`.
 
-Here: the tables and their operations; `apply` alone changes what is stored, live and in a replay.
+Here: the tables and their operations; only `apply` changes what is stored.
 Not here: a group's state machine (`classic.group`), storage and waiting (`coordinator.runtime`).
 """
 
@@ -48,12 +48,12 @@ class GroupShard:
     """The state of one partition of the offsets topic.
 
     Args:
-        new_member_id: makes a member id from a client's name.
+        new_member_id: by the client's name.
         share_session_ms: session timeout of share groups, by group id.
 
     Attributes:
         groups: by id, including groups with offsets only.
-        pending: offsets committed in open transactions.
+        pending: offsets of open transactions.
     """
 
     def __init__(
@@ -85,7 +85,6 @@ class GroupShard:
         return parse(key, value)
 
     def apply(self, change: Change, now: int) -> None:
-        """Replay one record into the tables."""
         key, value = change
         if isinstance(key, OffsetCommitKey):
             self._apply_offset(key, value)
@@ -116,7 +115,7 @@ class GroupShard:
     def apply_pending(self, change: Change, producer_id: int, now: int, host: str = NOBODY) -> None:
         """Keep an offset until the producer's transaction ends.
 
-        Other records, never written in a transaction, are applied at once.
+        Other records are applied at once.
         """
         key, value = change
         if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
@@ -155,7 +154,7 @@ class GroupShard:
         return self._new_classic(group_id)
 
     def new_share_group(self, group_id: str) -> ShareGroup:
-        """Make a share group that has no records yet."""
+        """Make a share group without records."""
         session_ms = partial(
             self._share_session_ms, group_id
         )  # the shard itself is not captured: a released group is freed at once, without a reference cycle
@@ -190,13 +189,13 @@ class GroupShard:
         return self.watched(group, group.tick(now))
 
     def watch(self, group: Group) -> None:
-        """Schedule the group's deadline, after each change that may advance it."""
+        """Schedule the group's deadline; call after each change that may advance it."""
         deadline = group.next_deadline()
         if deadline is not None:
             self._deadlines.put(group.group_id, deadline)
 
     def unloaded(self) -> list[Waiter]:
-        """Return all waiters, unanswered: the groups have another coordinator."""
+        """Return all waiters: the groups have another coordinator."""
         return [waiter for group in self.groups.values() for waiter in group.abandon()]
 
     # Members
@@ -204,10 +203,10 @@ class GroupShard:
     def create(self, group_id: str, request: Join, now: int) -> Decision[None]:
         """Write an empty group for its first member, before it joins.
 
-        It has no protocol type yet, as in Kafka. It replaces an empty consumer group. A refused join creates none.
+        It has no protocol type yet, as in Kafka, and replaces an empty consumer group.
 
         Raises:
-            KafkaError: COORDINATOR_NOT_AVAILABLE, no room for another group.
+            KafkaError: COORDINATOR_NOT_AVAILABLE, at the memory limit.
         """
         group = self.groups.get(group_id)
         stays = group is not None and (group.kind is not GroupKind.CONSUMER or not group.empty)
@@ -245,7 +244,7 @@ class GroupShard:
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: int
     ) -> Decision[ErrorCode]:
-        """Extend a session without a record. Its stale timer is rechecked on firing."""
+        """Extend a session; the timer is rechecked on firing."""
         group = self.groups.get(group_id)
         if group is None:
             return Decision(reply=ErrorCode.UNKNOWN_MEMBER_ID)
@@ -290,8 +289,8 @@ class GroupShard:
     def _upgrade(self, group: ClassicGroup, heartbeat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
         """Convert a classic group for its first member of the consumer protocol.
 
-        The join is tried on a converted group; all records are one batch. Pending classic requests are answered: their
-        members must rejoin.
+        The join is tried on a converted group; all records are one batch. Pending classic requests fail: members must
+        rejoin.
 
         Raises:
             KafkaError: GROUP_ID_NOT_FOUND, or as `ConsumerGroup.consumer_heartbeat`.
@@ -306,7 +305,7 @@ class GroupShard:
         return replace(decision, records=records, responses=group.dismiss(now), whole=True)
 
     def resolve(self, group_id: str, names: Mapping[str, frozenset[str]], version: object, now: int) -> Decision[bool]:
-        """Store matches of regular expressions; False if the group is gone."""
+        """Store matches of regular expressions; False for a missing group."""
         group = self.groups.get(group_id)
         return group.resolve(names, version, now) if isinstance(group, ConsumerGroup) else Decision(reply=False)
 
@@ -406,7 +405,7 @@ class GroupShard:
     ) -> Decision[None]:
         """Delete expired offsets, and empty groups that have none left.
 
-        Offsets of open transactions stay, and those that they will replace, as in Kafka.
+        Offsets of open transactions, and those that they will replace, stay, as in Kafka.
 
         Args:
             part: groups and offsets to check.

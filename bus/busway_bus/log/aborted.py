@@ -1,8 +1,8 @@
 """Aborted transactions for isolation.level=read_committed (KIP-98), in Kafka's `.txnindex` format.
 
-Here: an entry, the search, the bound for one fetch.
+Here: entries, the search, the bound for one fetch.
 Not here: files (`transaction_index`), the choice of segments (`partition_log`). Entries are ordered by abort marker.
-Reads below the last stable offset of an entry need no later one.
+Reads below an entry's last stable offset need no later one.
 """
 
 import struct

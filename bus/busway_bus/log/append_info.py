@@ -47,7 +47,6 @@ def stamped(
 
 
 def marker_batch(marker: EndTransaction, now_ms: int) -> tuple[bytes, TransactionMarker]:
-    """Build a marker's control batch; return it and its content."""
     batch = end_transaction_marker(
         marker.producer_id,
         marker.producer_epoch,

@@ -1,10 +1,10 @@
 """Transactional records and markers dropped by compaction (KIP-98, KIP-534).
 
-Here: transactions in progress at a cleaning's position.
+Here: open transactions at a cleaning's position.
 Not here: records and keys (`compaction`), indexes (`aborted`).
 
-Records of an aborted transaction are dropped immediately. A marker stays until no record of its transaction is left,
-and then until the delete horizon, as a tombstone: a reader in the middle of the transaction must see its end.
+Records of an aborted transaction are dropped immediately. Its marker stays until they are gone, then until the delete
+horizon, as a tombstone: a reader in between must see the end.
 """
 
 from collections.abc import Iterable, Sequence

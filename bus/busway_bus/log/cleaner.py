@@ -1,11 +1,10 @@
 """Cleaning of one compacted log, by the rules of `compaction`.
 
-Here: reading the dirty part, writing and swapping in cleaned segments, in small steps.
+Here: writing and swapping in cleaned segments, in small steps.
 Not here: the choice of the log, threads and pauses (`replication.log_cleaner`).
 
 A cleaned segment is written as `.cleaned`, synced, and renamed to `.swap`. It gets its final name after the replaced
-segments are renamed to `.deleted`. A start removes `.cleaned` files and finishes `.swap` files, so a crash loses
-nothing. As in Kafka.
+segments are renamed to `.deleted`. A start removes `.cleaned` files and finishes `.swap` files, as in Kafka.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,10 +27,7 @@ _PRODUCERS_PER_STEP: Final = 100
 
 
 def cleanable(log: PartitionLog, *, cleaned: int, now_ms: int) -> Plan | None:
-    """Plan the due cleaning of a log, if any.
-
-    CorruptBatch: the first dirty batch cannot be read.
-    """
+    """Plan the due cleaning of a log, if any; CorruptBatch for its first dirty batch."""
     segments = log.stable_segments()
     possible = plan(segments, cleaned=cleaned if cleaned <= log.end_offset else 0, config=log.config, now_ms=now_ms)
     if possible is None:
@@ -47,8 +43,7 @@ class Cleaner:
     """One cleaning of one log.
 
     Call `map_keys`, then for each of `groups`: `write`, `prepare`, `put_in_place`, `settle`. `put_in_place` runs in the
-    thread that appends, the others, with file I/O, in another. `map_keys` and `write` raise ProtocolError if a batch is
-    damaged.
+    appending thread, the others in another. `map_keys` and `write` raise ProtocolError for damage.
     """
 
     def __init__(self, log: PartitionLog, chosen: Plan, *, now_ms: int, keys_max: int = CLEANED_KEYS_MAX) -> None:
@@ -70,13 +65,13 @@ class Cleaner:
 
     @property
     def unsettled(self) -> bool:
-        """Whether a swapped-in segment has `.swap` names. A start would finish that."""
+        """Whether a swapped-in segment has `.swap` names."""
         return self._placed is not None
 
     def map_keys(self) -> Iterator[None]:
         """Map each dirty key to its last offset, one batch a step.
 
-        Collects the last batch of each producer, which must be kept.
+        Collects each producer's last batch, which must be kept.
         """
         for count, (producer_id, last) in enumerate(self._log.producers.last_records()):
             self._producers[producer_id] = last
@@ -160,7 +155,6 @@ class Cleaner:
         self._placed = None
 
     def abandon(self) -> None:
-        """Remove a new segment that was not swapped in."""
         if self._new is not None:
             self._new.close()
             if not self._log.closed:

@@ -1,9 +1,8 @@
 """Retention of records in a compacted log (KIP-58, KIP-354, KIP-534).
 
 Here: the range to clean, the map from key to last offset, the rewrite of a batch.
-Not here: files and scheduling (`cleaner`). A rewritten batch keeps its base and last offset, so that readers can
-continue. The first cleaning writes the delete horizon of tombstones into their batch: readers at most
-delete.retention.ms behind see them.
+Not here: files and scheduling (`cleaner`). A rewritten batch keeps its base and last offset. The first cleaning writes
+the delete horizon of tombstones into their batch: readers at most delete.retention.ms behind see them.
 """
 
 from collections.abc import Sequence
@@ -108,7 +107,7 @@ class KeyOffsets:
     def add(self, header: BatchHeader, records: Sequence[Record], *, rolled_back: bool = False) -> bool:
         """Map a batch's keys; if full, return False with `end` set.
 
-        `end` is the first unmapped record. Aborted records (`rolled_back`) supersede nothing.
+        `end` is the first unmapped record. Aborted records supersede nothing.
         """
         if not (header.is_control or rolled_back):
             for record in records:

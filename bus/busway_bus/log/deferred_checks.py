@@ -1,9 +1,9 @@
 """Trust in segment files of an earlier process.
 
-Here: the check of a closed segment's end, deferred by a clean start until the first read; the position from which a
-start reads a killed process' active segment.
-Not here: the choice of segments, handling of damage (`recovery`). The rule: a producer snapshot is written only when
-all earlier batches and index entries are on disk.
+Here: the check of a closed segment's end, deferred by a clean start until the first read; where a start reads a killed
+process' active segment.
+Not here: handling of damage (`recovery`). A producer snapshot proves that all earlier batches and index entries are on
+disk.
 """
 
 import threading
@@ -31,7 +31,7 @@ class Unchecked:
         self._gaps_below = gaps_below
         self._looking = threading.Lock()
         self._problem = ""
-        """The damage. Readers get new exceptions: a traceback grows with each raise."""
+        """The damage. Readers get new exceptions: tracebacks grow with each raise."""
 
     def __call__(self, segment: Segment, wait: bool) -> None:
         """Check the segment; rebuild damaged indexes.

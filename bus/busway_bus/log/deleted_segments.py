@@ -1,8 +1,8 @@
-"""DeletedSegment segments of a log, and the age of the next.
+"""Deleted segments of a log, and the age of the next.
 
-Here: renaming their files, so that they do not return after a crash, removing due ones, a segment's age. By the log
-start offset, written before (`start_note`), a start distinguishes deleted from lost segments.
-Not here: the choice of segments (`retention`, `cleaner`), the readable log.
+Here: renaming their files, removing due ones, a segment's age. By the log start offset, written before (`start_note`),
+a start distinguishes deleted from lost segments.
+Not here: the choice of segments (`retention`, `cleaner`).
 """
 
 import logging
@@ -50,7 +50,7 @@ class DeletedSegment:
 
 
 class DeletedSegments:
-    """DeletedSegment segments with remaining files, in order of deletion.
+    """Deleted segments with remaining files, in order of deletion.
 
     Call `append` in the thread that appends to the log, `remove` in any. `start`: the noted log start offset, or 0.
     """

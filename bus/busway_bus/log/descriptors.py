@@ -1,11 +1,9 @@
 """Limit of open files, and a pool of descriptors.
 
-Here: the process limit, raised to its maximum; a bounded pool, for all threads, which closes descriptors not used
-recently and reopens them on demand.
+Here: the process limit, and a bounded pool for all threads; idle descriptors are closed and reopened on demand.
 Not here: reading and writing (`os_files`).
 
-A file with unsynced bytes stays open: the system reports write-back errors through open descriptors, and may lose them
-when all are closed.
+A file with unsynced bytes stays open: write-back errors may be lost once all its descriptors are closed.
 """
 
 import errno
@@ -71,7 +69,6 @@ class Descriptors:
 
     @property
     def left(self) -> int:
-        """Number of descriptors for connections."""
         return max(FILES_SHARE * self.limit - self.limit - OTHER_DESCRIPTORS_MAX, OTHER_DESCRIPTORS_MAX)
 
     def __len__(self) -> int:
@@ -119,7 +116,7 @@ class Descriptors:
                 self._shut(file)
 
     def close(self, file: Pooled) -> None:
-        """Close a file for good, once it has no users."""
+        """Close a file once it has no users."""
         with self.guard:
             if not file.closed:
                 file.closed = True
@@ -148,7 +145,6 @@ class Descriptors:
                     ) from None
 
     def _spare(self, scanned_max: int) -> bool:
-        """Close files not used since the last scan."""
         spared = False
         for _ in range(min(scanned_max, 2 * len(self._open))):
             file = next(iter(self._open))

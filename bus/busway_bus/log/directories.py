@@ -1,7 +1,7 @@
 """Directories of partitions, and handling of deleted and stray ones.
 
 Here: Kafka's directory names, `partition.metadata`, the scan at start. It removes only directories of committed
-deletions, known by topic id or the suffix `-delete`; unknown ones are kept as `-stray`.
+deletions, by topic id or suffix `-delete`; unknown ones become `-stray`.
 Not here: the logs (`store`).
 """
 
@@ -54,7 +54,6 @@ def topic_id_in(content: bytes | None) -> UUID | None:
 
 
 def partitions_in(files: Files) -> dict[str, Key]:
-    """Map directory names to partitions, by name and contents."""
     partitions = {}
     for name in files.list("."):
         key = key_of(name)
@@ -96,7 +95,7 @@ class UnownedDirectories:
 def settle(files: Files, topic_ids: Mapping[Key, UUID], removed: Collection[UUID], unique: UUID) -> UnownedDirectories:
     """Finish interrupted deletions, and set stray directories aside.
 
-    The directory of an existing partition stays, whatever it contains: opening it reports errors.
+    An existing partition's directory stays: opening it reports errors.
 
     Args:
         topic_ids: of every existing partition.

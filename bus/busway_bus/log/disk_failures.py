@@ -1,6 +1,6 @@
 """Log lines for appends refused by the disk.
 
-Here: a line at the first failure, a count for each later interval, a line at recovery.
+Here: a line at the first failure, per interval, and at recovery.
 Not here: the response (`replication.manager`, `quorum.single_voter_writer`).
 """
 
@@ -37,7 +37,7 @@ class DiskFailures:
     def worked(self) -> None:
         """Log that appends work after a failure.
 
-        At most once in an interval: a full disk may accept small appends.
+        At most once in an interval: full disks may accept small appends.
         """
         self.failing = False
         now = self._now()

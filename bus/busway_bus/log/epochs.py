@@ -15,7 +15,7 @@ class LeaderEpochs:
 
     @classmethod
     def from_text(cls, text: str) -> "LeaderEpochs":
-        """Parse a `leader-epoch-checkpoint`. Recovery restores invalid lines from the batches."""
+        """Parse a `leader-epoch-checkpoint`. Recovery restores invalid lines."""
         epochs = cls()
         for line in text.splitlines()[2:]:
             epoch, _, start = line.partition(" ")
@@ -29,7 +29,6 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """The newest epoch, else -1."""
         return self.entries[-1][0] if self.entries else -1
 
     def assign(self, epoch: int, start: int) -> bool:
@@ -55,5 +54,4 @@ class LeaderEpochs:
         return latest, log_end
 
     def truncate(self, end: int) -> None:
-        """Remove epochs that start from `end`."""
         self.entries = [entry for entry in self.entries if entry[1] < end]

@@ -8,7 +8,7 @@ from typing import Final
 
 LOG: Final = ".log"
 TRANSACTIONS: Final = ".txnindex"
-"""Index of aborted transactions with markers in the segment. Absent without any."""
+"""Index of aborted transactions with markers in the segment."""
 SEGMENT_FILES: Final = (".index", ".timeindex", TRANSACTIONS, LOG)
 """Suffixes of a segment's files; the log last: without it the segment does not exist."""
 SNAPSHOT: Final = ".snapshot"

@@ -1,7 +1,7 @@
 """Range of a log file, read when the client's socket has room.
 
-Here: the range, and two ways to send it: `take`, or `os.sendfile` with `descriptor` and `position`, then `skip`.
-Not here: the choice of the range (`partition_log`), the time of reading (`server.stream`).
+Here: two ways to send it: `take`, or `os.sendfile` with `descriptor` and `position`, then `skip`.
+Not here: the choice of the range (`partition_log`), sending (`server.stream`).
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Warming = Callable[[], None]
 class ColdPages(Exception):
     """A look-up that would wait for the disk.
 
-    Call `warm`, then repeat the look-up with `wait`: under memory pressure the pages may be evicted again.
+    Call `warm`, then repeat with `wait`: the pages may be evicted again.
     """
 
     def __init__(self, warm: Warming) -> None:
@@ -65,7 +65,6 @@ class FileSlice:
         return data
 
     def skip(self, count: int) -> None:
-        """Skip `count` bytes, sent by `os.sendfile`."""
         assert 0 <= count <= self._left, "no more was sent than there is"
         self.position += count
         self._left -= count

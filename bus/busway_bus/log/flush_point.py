@@ -1,6 +1,5 @@
 """One flush of a log, in the order required by recovery.
 
-Here: the flush, for any thread.
 Not here: its time and waiters (`flusher`).
 """
 
@@ -17,11 +16,9 @@ class FlushPoint(NamedTuple):
     Attributes:
         rolled: segments rolled since the last flush, with the producer snapshot of their end.
         active: the segment for appends, up to `end_offset`.
-        epochs: leader epochs, written first, if they changed and a snapshot follows; before that a start reads them
-            from the batches.
+        epochs: leader epochs, written first if they changed and a snapshot follows.
         truncations: of the log so far.
-        snapshot: of the producers at `end_offset`, if due, instead of those at `outdated`; the next start reads only
-            later records.
+        snapshot: of the producers at `end_offset`, if due, instead of those at `outdated`.
     """
 
     kept: SideFiles
@@ -36,8 +33,7 @@ class FlushPoint(NamedTuple):
     def sync(self) -> None:
         """Wait for the disk, in any thread. Errors of a log closed meanwhile are ignored.
 
-        A snapshot is written only when everything before it is on disk, epochs and indexes included, and so proves it
-        (see `recovery`). An OSError is final.
+        The snapshot is last: it proves that everything before it is on disk (see `recovery`). An OSError is final.
         """
         try:
             if self.epochs is not None:

@@ -1,8 +1,7 @@
 """Group commit: one flusher for a data directory.
 
-Here: the order of syncs, callbacks of waiters. New waiters of a log that is being synced share its next sync: a slow
-disk increases the latency, not the number of syncs. Logs are synced concurrently: a slow file delays only its own
-waiters. A failed sync is final: the kernel may have dropped the pages.
+Here: the order of syncs, callbacks. New waiters of a log that is being synced share its next sync; logs are synced
+concurrently. A failed sync is final (`os_files`).
 Not here: acknowledgement (`replication`).
 """
 
@@ -50,7 +49,7 @@ class Flusher:
     def flush(self, log: PartitionLog, flushed: Flushed) -> None:
         """Call `flushed` when everything appended to `log` is on disk.
 
-        Requests before the start of a sync share it. After a disk failure the argument is KAFKA_STORAGE_ERROR.
+        After a disk failure the argument is KAFKA_STORAGE_ERROR.
         """
         if self._failed is not None:
             flushed(_storage_error(self._failed))
@@ -120,7 +119,7 @@ class Flusher:
             flushed(None)
 
     def _refuse(self, log: PartitionLog, waiting: _Waiting, problem: BaseException) -> None:
-        """Fail all waiters, of every log if it is a disk error."""
+        """Fail the waiters, of every log for a disk error."""
         refused = [waiting, self._again.pop(log, {})]
         if isinstance(problem, OSError):
             refused += [*self._ready.values(), *self._again.values()]

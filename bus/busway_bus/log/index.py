@@ -1,10 +1,9 @@
 """Sparse indexes over a segment, in Kafka's file format.
 
-Here: the search in one index file, with only the last used page in memory. `.index`: relative offset and file position,
-four bytes each; `.timeindex`: timestamp in eight bytes, relative offset in four; an entry about every
-index.interval.bytes.
+Here: the search in one file, with the last used page in memory. `.index`: relative offset and file position, four bytes
+each; `.timeindex`: timestamp in eight bytes, relative offset in four; an entry about every index.interval.bytes.
 Not here: files, verification of an entry (`segment`). Files are not memory-mapped: an unreadable page would kill the
-process, a failed read is an error of one partition.
+process.
 """
 
 import struct
@@ -17,7 +16,7 @@ TIME_ENTRY: Final = struct.Struct(">qi")
 """Largest timestamp so far, relative offset of its record."""
 PAGE_BYTES: Final = 4096
 OFFSETS_MAX: Final = 2**31 - 1
-"""Largest relative offset of a segment: indexes have four bytes for it."""
+"""Largest relative offset of a segment."""
 
 _GUESSES: Final = 2
 

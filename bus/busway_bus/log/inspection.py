@@ -1,8 +1,7 @@
 """Inspection of a client's records, and the batch to be stored.
 
-Here: Kafka's `LogValidator` checks of each record (KIP-467, KIP-937): a malformed one would stop every consumer of the
-partition for good.
-Not here: the header (`validate`), sequence numbers (`producer_state`), the thread.
+Here: Kafka's `LogValidator` checks of each record (KIP-467, KIP-937): a malformed one would block all consumers.
+Not here: the header (`validate`), sequence numbers (`producer_state`).
 """
 
 from collections.abc import Generator, Sequence
@@ -21,7 +20,7 @@ from busway_protocol.types import Buffer
 _STEP_RECORDS: Final = RECORDS_A_MS // 3
 """Records of one step, a few hundred microseconds."""
 RECORDS_ON_LOOP_MAX: Final = RECORDS_A_MS * 2 // 3
-"""Records of a request inspected on the event loop, < 1 ms. More use a thread."""
+"""Records of a request inspected on the event loop, < 1 ms."""
 _TIMES_STEP: Final = 500
 """Records of one step of the timestamp check, which is pure Python."""
 NO_KEY: Final = "Compacted topic cannot accept message without key"

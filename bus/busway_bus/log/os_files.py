@@ -1,8 +1,7 @@
 """`Files` on the operating system.
 
-Here: system calls; no other module of the broker opens, writes or syncs files. The guarantee that acknowledged records
-are on disk rests on `sync`.
-Not here: the limit of open files (`descriptors`), the meaning of the bytes.
+Here: all system calls on files; durability rests on `sync`.
+Not here: the limit of open files (`descriptors`).
 """
 
 import errno
@@ -19,7 +18,7 @@ from busway_bus.log.descriptors import FILES_SHARE, Descriptors, Pooled, raise_l
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", 0)
 """Linux read flag: EAGAIN instead of a wait for the disk. Elsewhere a read waits."""
 _PROBED_BYTES: Final = 256 * 1024
-"""Bytes for each probed page: pages are cached and evicted in large groups. A probe costs as much as sending 10 KiB."""
+"""Bytes per probed page: pages are evicted in large groups, and a probe costs as much as sending 10 KiB."""
 _WARMED_BYTES: Final = 256 * 1024
 _REWRITTEN_BYTES: Final = 1024 * 1024
 
@@ -125,7 +124,7 @@ class OsFile(Pooled):
             self._pool.give(self)
 
     def _take(self) -> int:
-        """As `Descriptors.take`, with a fast path for each append and read."""
+        """As `Descriptors.take`, with a fast path."""
         with self._guard:
             if self.descriptor >= 0 and not self.closed:
                 self.users += 1
@@ -191,8 +190,7 @@ class OsFile(Pooled):
     def sync(self) -> None:
         """Wait until the content is on disk, or the file is closed.
 
-        An OSError is final and raised again: the system may have dropped the pages and report success for the next
-        sync.
+        An OSError is final: the system may have dropped the pages and report success for the next sync.
         """
         if self._failed is not None:
             raise self._failed.with_traceback(None)  # a traceback grows with each raise
@@ -218,7 +216,6 @@ class OsFile(Pooled):
         self._pool.close(self)
 
     def spoil(self, problem: OSError) -> None:
-        """Close, and make every later sync fail."""
         self._failed = problem
         self.close()
 

@@ -1,8 +1,7 @@
 """Log of one partition: segments, start and end, producers, leader epochs.
 
-Here: append, read, roll, truncation, deletion; appends, reads and rolls do not wait for the disk.
-Not here: the start-up scan (`recovery`), look-ups by time (`times`), syncs (`flusher`), clocks, leadership
-(`replication`). Batches are inspected on append, not on read.
+Here: the operations; appends, reads and rolls do not wait for the disk.
+Not here: the start-up scan (`recovery`), look-ups by time (`times`), syncs (`flusher`), leadership (`replication`).
 """
 
 import logging
@@ -48,11 +47,10 @@ class PartitionLog:
 
     Appends raise OSError if the disk fails; after a KafkaError nothing was written.
 
-    Attributes:
-        start_offset: first readable offset.
-        flushed_offset: everything below it is on disk.
-        was_cut: a damaged or torn end was cut off at opening.
-        kept: files written by other threads.
+
+        flushed_offset: end of what is on disk.
+        was_cut: at opening.
+        kept: see `SideFiles`.
     """
 
     def __init__(
@@ -66,7 +64,6 @@ class PartitionLog:
         cleaned: int = 0,
         clean: bool = False,
     ) -> None:
-        """Open or create the log, as `recovery.recover`."""
         self._files = files
         self.directory = directory
         self.kept = SideFiles(files, directory)
@@ -243,7 +240,7 @@ class PartitionLog:
     def extent(self, offset: int, *, up_to: int, wait: bool = True) -> Extent | None:
         """Locate the batches from the one with `offset`, below `up_to`.
 
-        Headers are read only to find the first batch. The other reads raise the same errors.
+        The other reads raise the same errors.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE.
@@ -285,7 +282,6 @@ class PartitionLog:
         return b"" if batches is None else batches.take(len(batches))
 
     def batches(self, offset: int = 0) -> Iterator[bytes]:
-        """Iterate over whole batches, for replay."""
         for segment in self._segments[reading.segment_at(self._segments, max(offset, self.start_offset)) :]:
             segment.check()
             for header, position in segment.headers():
@@ -336,7 +332,7 @@ class PartitionLog:
     def remove_deleted(self, now_ms: int) -> None:
         """Rename files of deleted segments, remove due ones, then call `date`.
 
-        Waits for the disk: not for the event loop. The new names prevent their return after a crash.
+        Waits for the disk. The new names prevent their return after a crash.
         """
         self._deleted.remove(now_ms)
         if not self.closed:

@@ -10,7 +10,7 @@ from busway_bus.kernel.limits import POSITIONS_MAX
 class Positions:
     """Positions of batches by offset.
 
-    Readers' offsets never evict the ends of flushes: the last one is the high watermark, which every reader looks up.
+    Readers' offsets never evict ends of flushes: every reader looks up the last, the high watermark.
     """
 
     __slots__ = ("_ends", "_starts")

@@ -1,6 +1,6 @@
 """State of one producer in a partition, and Kafka's `.snapshot` format.
 
-Here: its last five batches, the encoding.
+Here: the last five batches, the encoding.
 Not here: validation (`producer_state`), when to write (`snapshots`, `flush_point`).
 """
 
@@ -38,8 +38,8 @@ class ProducerEntry:
         transaction_start: first offset of its open transaction, else -1.
         marker_timestamp: of its last marker, in ms.
         last_sequence: in its epoch, -1 before the first.
-        generation: number of snapshots before its last change. An entry held by a snapshot is copied before a change.
-        packed: last batches of its epoch, oldest first, packed to save memory.
+        generation: snapshots before its last change; an entry held by one is copied on write.
+        packed: last batches of its epoch, oldest first.
     """
 
     epoch: int
@@ -91,8 +91,8 @@ class ProducersAt:
     def encode(self) -> bytes:
         """Encode one entry for each kept batch, a producer's newest last.
 
-        Kafka writes only the newest batch: after a restart it cannot recognise the retry of an earlier one as a
-        duplicate. It can read this snapshot, and uses a producer's last entry.
+        Kafka writes only the newest, so that after a restart retries of earlier ones are no duplicates. It reads this
+        snapshot, and uses a producer's last entry.
         """
         entries = self._entries
         count = sum(max(len(entry.packed) // _SEEN.size, 1) for entry in entries.values())

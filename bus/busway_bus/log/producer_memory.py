@@ -1,9 +1,8 @@
 """Memory limit for producer state of all partitions of a node.
 
-Here: the byte count, the refusal of new producers: clients may write with producer ids that were never allocated, each
-kept for a day.
+Here: the byte count, the refusal of new producers.
 Not here: the state (`producer_entry`). Active producers are never evicted: a retried batch would be written twice. When
-memory is short, those idle for longer than any client retries a batch expire.
+memory is short, idle ones expire sooner.
 """
 
 import logging
@@ -35,7 +34,7 @@ class ProducerMemory:
     def kept_ms(self, expiration_ms: int) -> int:
         """Return the expiration of idle producers in ms.
 
-        At most `IDLE_PRODUCERS_KEPT_MS` while half of the limit is used.
+        At most `IDLE_PRODUCERS_KEPT_MS` once half of the limit is used.
         """
         return min(expiration_ms, IDLE_PRODUCERS_KEPT_MS) if self.used >= self._limit // 2 else expiration_ms
 

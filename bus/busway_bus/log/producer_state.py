@@ -1,8 +1,8 @@
 """Producer state of a partition: sequence numbers and open transactions (KIP-98, KIP-890).
 
-Here: producers, open transactions, validation of batches and markers.
-Not here: entry and snapshot format (`producer_entry`), disks, clocks, visibility of a transaction's end
-(`replication.partition_state`), verification with the coordinator (`replication.transaction_verification`).
+Here: validation of batches and markers.
+Not here: snapshot format (`producer_entry`), last stable offset (`replication.partition_state`), requests to the
+coordinator (`replication.transaction_verification`).
 """
 
 from collections import OrderedDict
@@ -28,7 +28,7 @@ class Ended(NamedTuple):
 
     Attributes:
         last_offset: of the marker.
-        last_stable_offset: start of the oldest transaction still open, or the offset after the marker.
+        last_stable_offset: start of the oldest open transaction, else the offset after the marker.
     """
 
     producer_id: int
@@ -98,7 +98,6 @@ class ProducerState:
         self._count()
 
     def leave(self) -> ProducerMemory:
-        """Move the memory accounting to a private one; return the previous."""
         memory = self._memory
         self.join(ProducerMemory())
         return memory
@@ -157,9 +156,9 @@ class ProducerState:
 
         Returns:
             False if there is nothing to end: no transaction is open here, and the epoch is stale, or the producer is
-            unknown and memory is full. A stale epoch arises when a client writes here with a higher epoch, outside of
-            transactions, before the transaction does. Kafka refuses its marker: the coordinator cannot complete, and the
-            transactional id becomes unusable.
+            unknown and memory is full. The epoch is stale if a client wrote here with a higher one outside of
+            transactions. Kafka refuses the marker: the coordinator cannot complete, and the transactional id is
+            unusable.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
@@ -328,7 +327,7 @@ class ProducerState:
     def expire(self, now_ms: int, after_ms: int) -> None:
         """Remove producers idle for `after_ms`, unless they have an open transaction.
 
-        Kafka uses record timestamps, and so expires an active producer of old records.
+        Kafka goes by record timestamps, and expires active producers of old records.
         """
         idle = [
             producer_id
@@ -347,7 +346,7 @@ class ProducerState:
     def last_records(self) -> Iterator[tuple[int, LastOfProducer]]:
         """Iterate over each producer's last batch, which compaction must keep.
 
-        For any thread: producers are those at the first step, their batches may be newer.
+        For any thread; batches may be newer than the first step.
         """
         for producer_id, entry in self._entries.copy().items():
             last = entry.last_batch

@@ -1,6 +1,6 @@
 """Look-up of the bytes for a reader.
 
-Here: positions and aborted transactions, without reading the middle of a range.
+Here: positions and aborted transactions.
 Not here: bounds of the log (`partition_log`), reading the bytes (`file_slice`).
 """
 
@@ -73,8 +73,7 @@ def committed(
 ) -> tuple[FileSlice, Sequence[tuple[int, int]]]:
     """Find the aborted transactions of `batches`, the beginning of `extent`.
 
-    Returns their (producer id, first offset), and `batches`, shortened if there are too many. Raises as `extent`,
-    CorruptBatch for an index.
+    Returns their (producer id, first offset), and `batches`, shortened if there are too many. Raises as `extent`.
     """
     upper = min(up_to, extent.segment.offset_near(extent.position + len(batches), wait=wait))
     overlaps = Overlaps(offset, upper)

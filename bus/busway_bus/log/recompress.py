@@ -1,6 +1,6 @@
 """Recompression of a batch to its topic's codec (`compression.type`).
 
-Here: recompression, skipped for the default, the producer's codec.
+Here: recompression, unless the setting is the producer's codec.
 Not here: the codecs (`records.compression`).
 """
 
@@ -25,7 +25,7 @@ _ATTRIBUTES: Final = struct.Struct(">h")
 _LENGTH_AT: Final = 8
 _CRC_AT: Final = 17
 LZ4_FAST: Final = 9
-"""Kafka's default level: the fast compressor. Others are of the high-compression one."""
+"""Kafka's default level, the fast compressor."""
 
 
 def wanted_codec(config: LogConfig) -> int | None:

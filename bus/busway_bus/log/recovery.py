@@ -3,16 +3,15 @@
 Here: the start-up scan.
 Not here: the log in use (`partition_log`).
 
-- Files of an interrupted deletion or cleaning are tidied first.
+- Interrupted deletions and cleanings are finished first.
 - After a clean shutdown closed segments are not opened.
 - After an unclean one records below the newest producer snapshot are trusted after a cheap check of the segments' ends
-  (`deferred_checks`). Later records are read, and a torn end is cut off with a log line. Its bytes are kept in a `.cut` file, never
-  served and deleted with the partition: a flipped bit in records not yet checkpointed looks like a torn end.
-- Flushed records are never cut: damage there is a `CorruptLog`, for the operator to decide.
+  (`deferred_checks`). Later records are read, and a torn end is cut off with a log line. Its bytes are kept in a `.cut`
+  file until the partition is deleted: a flipped bit in records not yet checkpointed looks like a torn end.
+- Flushed records are never cut: damage there is a `CorruptLog`.
 
 The disk is known to be good up to the checkpoint's recovery point or the newest producer snapshot, whichever is higher.
-The flusher writes a snapshot at each roll, and at least every `RECOVERY_BYTES_MAX`, after syncing everything before it,
-indexes included.
+The flusher writes a snapshot at each roll, and at least every `RECOVERY_BYTES_MAX`, after syncing everything before it.
 """
 
 import logging
@@ -79,10 +78,10 @@ class Recovered:
 def recover(
     files: Files, directory: str, config: LogConfig, *, now_ms: int, flushed: int, cleaned: int, clean: bool
 ) -> Recovered:
-    """Open the segments in `directory`, or create the first.
+    """Open the segments, or create the first; CorruptLog for damage below `flushed`.
 
     Args:
-        flushed: the checkpoint's recovery point; damage below it raises CorruptLog.
+        flushed: the checkpoint's recovery point.
         cleaned: end of the compacted part; below it offsets may be missing.
         clean: the last shutdown was clean, so the files are trusted.
     """
@@ -126,7 +125,6 @@ class _Recovery:
         self._cuts: list[str] = []
 
     def run(self, flushed: int) -> Recovered:
-        """Run the scan; close all segments on failure."""
         try:
             self._tidy()
             self._sizes = self._files.sizes(self._directory)
@@ -283,7 +281,7 @@ class _Recovery:
     def _believed_closed(self, segment: Segment, upper: int) -> int | None:
         """Return the trusted bytes of a closed segment, or None.
 
-        After a clean shutdown its check is deferred, if its index sizes are plausible.
+        After a clean shutdown its check is deferred if the index sizes are plausible.
         """
         if not self._clean and upper > self._floor:
             return None
@@ -314,7 +312,6 @@ class _Recovery:
     # Cutting
 
     def _cut(self, segment: Segment, size: int, problem: CorruptBatch) -> None:
-        """Cut a segment to `size` bytes; save the rest in `.cut`."""
         path, behind = segment.path(".log"), segment.size - size
         if not behind:
             return
@@ -351,7 +348,7 @@ class _Recovery:
             logger.warning("%s is not served any more and kept as %s: %s", path, cut_path, reason)
 
     def _forget_cuts(self) -> None:
-        """Keep the newest `CUTS_MAX` earlier `.cut` files. Names sort roughly by age."""
+        """Keep the newest `CUTS_MAX` `.cut` files. Names sort roughly by age."""
         if not self._cuts:
             return
         paths = (f"{self._directory}/{name}" for name in self._files.list(self._directory) if name.endswith(CUT))
@@ -370,7 +367,7 @@ class _Recovery:
     # Producers and epochs
 
     def _replay(self, snapshots: list[int], epochs: LeaderEpochs, *, whole: bool) -> ProducerState:
-        """Restore the producers from the newest intact snapshot and later headers.
+        """Restore producers from the newest intact snapshot and later headers.
 
         Indexes of aborted transactions are trusted below it. A damaged one is rebuilt from an older snapshot.
         """

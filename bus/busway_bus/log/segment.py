@@ -1,6 +1,6 @@
 """One segment of a log: a file of batches and its indexes.
 
-Here: append, look-up, truncation, rebuild of the indexes, over any `Files`.
+Here: append, look-up, truncation, rebuild of the indexes.
 Not here: the choice of the segment (`partition_log`), iteration (`batch_file`), trust in files of an earlier process
 (`deferred_checks`).
 
@@ -29,13 +29,12 @@ _UNDATED: Final = -2
 class Segment:
     """Consecutive batches from `base_offset`.
 
-    Reads may raise CorruptBatch, for damaged headers or by `unchecked`, and ColdPages without `wait`. Changes raise
-    OSError if the disk fails.
+    Reads may raise CorruptBatch, for damaged headers or by `unchecked`, and ColdPages without `wait`.
 
     Attributes:
         next_offset: the offset after the last batch; the base offset of the next segment while `unchecked` is set.
         modified_ms: last write, else opening, by the broker's clock.
-        transactions: aborted transactions with markers in this segment.
+        transactions: aborted ones with markers in this segment.
         unchecked: check deferred until the first read (see `deferred_checks`).
     """
 
@@ -128,7 +127,6 @@ class Segment:
         config: LogConfig,
         ended: AbortedTransaction,
     ) -> None:
-        """As `append`, for the marker of an aborted transaction."""
         self.transactions.append(ended)
         try:
             self.append(pieces, header, config)
@@ -174,7 +172,7 @@ class Segment:
             self.unchecked(self, wait)
 
     def position_of(self, offset: int, *, wait: bool = True) -> int:
-        """Find the position of the batch with `offset`, or the next."""
+        """Find the batch with `offset`, or the next."""
         self.check(wait=wait)
         if offset == self.next_offset:
             return self.size
@@ -185,7 +183,6 @@ class Segment:
         return position
 
     def _search(self, offset: int, *, wait: bool) -> int:
-        """As `position_of`, from the last valid index entry."""
         for last_offset, start in self.indexes.before(offset, wait=wait):
             if 0 < start < self.size:
                 position = self._batches.find(offset, start, after=last_offset, wait=wait)
@@ -204,7 +201,7 @@ class Segment:
         return self.next_offset
 
     def remember_end(self) -> None:
-        """Cache the end's position: flushed offset and high watermark come there soon."""
+        """Cache the end's position: the next flushed offset and high watermark."""
         self._positions.end(self.next_offset, self.size)
 
     def position_before(self, timestamp_ms: int) -> int:
@@ -308,9 +305,9 @@ class Segment:
         return last is None or self._entry_position(*last) is not None
 
     def truncate(self, offset: int) -> None:
-        """Cut the log file from the batch at `offset`.
+        """Cut the log file from the batch at `offset`; for the indexes see `truncation`.
 
-        For the indexes see `truncation`. After an OSError a retry is safe.
+        After an OSError a retry is safe.
         """
         position = self.position_of(offset)
         self._positions.clear()
@@ -320,9 +317,9 @@ class Segment:
     def recover(self, config: LogConfig, *, gaps_below: int, position: int = 0) -> tuple[int, CorruptBatch | None]:
         """Read all batches from `position`, with offset `next_offset`; rebuild the indexes.
 
-        Returns the end position of the intact part and the reason for a damaged rest. Nothing is cut here: a torn tail
-        and lost data differ by the flushed offset. Offsets may be missing in a compacted log, and below `gaps_below`,
-        the end of an earlier compaction. The checksum does not cover the base offset.
+        Returns the end of the intact part and the reason for a damaged rest. Nothing is cut here: only the flushed
+        offset tells a torn tail from lost data. Offsets may be missing in a compacted log, and below `gaps_below`. The
+        checksum does not cover the base offset.
         """
         if not position:
             self._positions.clear()
@@ -356,7 +353,7 @@ class Segment:
         self._log.sync()
 
     def sync_indexes(self) -> None:
-        """Wait until the indexes are on disk: a start trusts them unread."""
+        """Sync the indexes: a start trusts them unread."""
         self.indexes.sync()
         self.transactions.sync()
 
@@ -368,7 +365,7 @@ class Segment:
     def rename(self, suffix: str) -> None:
         """Change the files' suffix durably.
 
-        Descriptors stay valid. After an OSError a retry is safe.
+        After an OSError a retry is safe.
         """
         again = False
         for name in self._names():

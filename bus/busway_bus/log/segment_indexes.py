@@ -96,7 +96,7 @@ class SegmentIndexes:
     def before(self, offset: int, *, wait: bool) -> Iterator[Entry]:
         """Iterate over (last offset, position) of batches ending up to `offset`.
 
-        Nearest first, then back in doubling steps; the caller uses the first valid entry.
+        Nearest first, then back in doubling steps.
         """
         read = _reader(self._offset_file, wait=wait)
         relative = offset - self._base_offset
@@ -143,7 +143,6 @@ class SegmentIndexes:
     # The files
 
     def cut(self, offset: int) -> None:
-        """Remove entries of batches ending from `offset`."""
         relative = offset - self._base_offset - 1
         self._cut(
             self._offsets.find(_OFFSET, relative, self._offset_file.read) + 1,

@@ -1,7 +1,6 @@
 """Files of one log written by threads other than the appending one.
 
-Here: the files of a flush and a cleaning, not written after the log is closed: its directory may belong to another log
-by then.
+Here: the files of a flush and a cleaning. None is written after the log is closed: its directory may be another's.
 Not here: when to write (`flush_point`, `cleaner`).
 """
 
@@ -28,7 +27,7 @@ class SideFiles:
         self.truncations = 0
 
     def write_epochs(self, content: bytes, truncations: int) -> None:
-        """Write the leader epochs. Those from before a truncation, which writes its own, are dropped."""
+        """Write the leader epochs, unless from before a truncation, which writes its own."""
         with self.guard:
             if not self.closed and truncations == self.truncations:
                 self._files.replace(f"{self._directory}/{EPOCHS}", content)
@@ -36,8 +35,7 @@ class SideFiles:
     def write_snapshot(self, offset: int, snapshot: bytes, truncations: int, *, instead_of: Sequence[int] = ()) -> None:
         """Write the producer snapshot of `offset`, then remove those at `instead_of`.
 
-        A write error is only logged (see `recovery`). A snapshot from before a truncation is dropped: the log may never
-        have this state again.
+        A write error is only logged (see `recovery`). A snapshot from before a truncation is dropped.
         """
         with self.guard:
             if self.closed or truncations != self.truncations:

@@ -1,7 +1,7 @@
 """Schedule of producer snapshots between two rolls of a log.
 
-Here: when a snapshot is due, by the bytes that a start after a kill would read, and which are superfluous then.
-Not here: the state (`producer_state`), writing (`flush_point`), what it proves (`recovery`).
+Here: when a snapshot is due, by the bytes to recover, and which are superfluous.
+Not here: writing (`flush_point`), what it proves (`recovery`).
 """
 
 from collections.abc import Collection

@@ -1,11 +1,10 @@
 """Log start offset in a file name: earlier records were deleted.
 
-Here: that file.
-Not here: the choice of segments (`deleted_segments`), its use at start (`recovery`).
+Not here: its use (`deleted_segments`, `recovery`).
 
-It is written before a segment's first file is deleted. The checkpoints have the offset too, but need space, which a
-full disk lacks. Renaming needs none: the first time of the first deleted segment's time index, later of the note.
-Apache Kafka removes it when it opens the directory, by its suffix, that of deleted files.
+It is written before a segment's first file is deleted. A checkpoint needs space, which a full disk lacks; a rename
+needs none: first of the deleted segment's time index, later of the note. Apache Kafka removes it at start, by its
+suffix.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
 """The data directory: every partition's log, and the checkpoint files.
 
-Here: opening, creating, deleting and closing logs; checkpoints.
-Not here: leaders and high watermarks (`replication`), the clock. The layout is Kafka's: a directory `topic-partition`
-for each log.
+Here: opening, deleting and closing logs; checkpoints.
+Not here: leaders and high watermarks (`replication`). The layout is Kafka's: a directory `topic-partition` for each
+log.
 """
 
 import logging
@@ -71,7 +71,7 @@ class LogStore:
     """All logs below one data directory.
 
     Args:
-        new_ids: source of random ids, for an unformatted directory.
+        new_ids: random ids for an unformatted directory.
 
     Attributes:
         clean: the last process closed every log cleanly; otherwise unflushed records may be lost.
@@ -82,7 +82,7 @@ class LogStore:
         self._new_ids = new_ids
         self.logs: dict[Key, PartitionLog] = {}
         self.formatted = False
-        """Whether the directory was empty and was formatted now."""
+        """Whether the directory was empty before."""
         self.identity = self._format(node_id, new_ids)
         self.clean = files.read_bytes(cp.CLEAN_SHUTDOWN) is not None
         if self.clean:
@@ -160,7 +160,7 @@ class LogStore:
         new: bool = True,
         flushed: int = 0,
     ) -> PartitionLog:
-        """Open or create the log of one partition; waits for the disk.
+        """Open or create the log of one partition.
 
         `flushed`: offset known to be on disk, if above the checkpoint's.
 
@@ -240,7 +240,7 @@ class LogStore:
     def _check_loss(self, opening: Opening, directory: str) -> None:
         """Check whether a known partition without `partition.metadata` may start empty.
 
-        An empty directory is the operator's consent. A missing one is accepted if no checkpoint shows records.
+        An empty directory is the operator's consent; a missing one needs checkpoints without records.
         """
         names = self._files.list(directory)
         if any(name.endswith(".log") for name in names):
@@ -264,7 +264,7 @@ class LogStore:
         self.logs[key].truncate(offset, now_ms)
 
     def restart(self, key: Key, offset: int, now_ms: int) -> None:
-        """Remove all records of a log, open or not, which then begins at `offset`; as `truncate`."""
+        """Remove all records of a log, open or not; it then begins at `offset`."""
         self._lower_recovery_point(key, offset)
         if key in self.logs:
             self.logs[key].restart(offset, now_ms)
@@ -282,7 +282,6 @@ class LogStore:
     # Deleting: call `unregister` in the event loop's thread, `delete` and `remove` in others
 
     def unregister(self, key: Key, topic_id: UUID) -> RemovedLog:
-        """Unregister a partition, for `delete`."""
         self._offline.discard(key)
         removed = self.logs.pop(key, None)
         if removed is not None:
@@ -332,10 +331,7 @@ class LogStore:
             self._cleaned[key] = offset
 
     def _forget(self, keys: Collection[Key]) -> None:
-        """Remove partitions from the checkpoints, in any thread.
-
-        Later namesakes must not inherit offsets.
-        """
+        """Remove partitions from the checkpoints: later namesakes must not inherit offsets."""
         if not keys:
             return
         with self._writing:
@@ -353,7 +349,6 @@ class LogStore:
                     self._put(name, cp.offsets_text(remaining).encode())
 
     def settle(self, topic_ids: Mapping[Key, UUID], removed: Collection[UUID]) -> UnownedDirectories:
-        """See `directories.settle`."""
         leftovers = settle(self._files, topic_ids, removed, self._new_ids())
         self._forget(leftovers.gone)
         return leftovers
@@ -362,10 +357,7 @@ class LogStore:
         return partitions_in(self._files).values()
 
     def checkpoint(self, high_watermarks: Mapping[Key, int]) -> Checkpoint:
-        """Collect the offsets to checkpoint.
-
-        Offline logs keep their last known ones, but for the high watermark.
-        """
+        """Collect the offsets to checkpoint; offline logs keep their last recovery points."""
         recovery = {**self._recovery, **{key: log.flushed_offset for key, log in self.logs.items()}}
         starts = {**self._starts, **{key: log.start_offset for key, log in self.logs.items() if log.start_offset > 0}}
         offsets = {
@@ -377,7 +369,7 @@ class LogStore:
         return Checkpoint(offsets=offsets, deletions=self._deletions)
 
     def write(self, checkpoint: Checkpoint) -> bool:
-        """Write a checkpoint, in any thread.
+        """Write a checkpoint;
 
         False if a deletion or truncation has invalidated it.
         """
@@ -395,7 +387,6 @@ class LogStore:
             self._written[name] = content
 
     def expire_producers(self, now_ms: int, after_ms: int) -> Generator[None, None, None]:
-        """Remove producers idle for `after_ms`; yield after each log."""
         for log in tuple(self.logs.values()):
             log.producers.expire(now_ms, self._producer_memory.kept_ms(after_ms))
             yield
@@ -403,8 +394,7 @@ class LogStore:
     def maintain(self, now_ms: int) -> Generator[None, None, list[str]]:
         """Roll and delete due segments; yield after each log.
 
-        `remove_deleted` removes the files. Returns the errors: a failing log must not keep the others from freeing
-        space.
+        `remove_deleted` removes the files. Returns errors: a failing log must not keep others from freeing space.
         """
         problems = []
         for key in tuple(self.logs):

@@ -1,8 +1,8 @@
 """Look-up of records by timestamp.
 
-Here: look-ups over a log's segments (KIP-79, KIP-734), which decompress only batches that may have the record.
-Not here: the time index (`index`), the segments (`partition_log`). They run in steps outside the event loop: they may
-read many headers, and a batch may have a million records.
+Here: look-ups over a log's segments (KIP-79, KIP-734).
+Not here: the time index (`index`), the segments (`partition_log`). They run in steps outside the event loop: a batch
+may have a million records.
 """
 
 from collections.abc import Generator, Iterator, Sequence

@@ -40,7 +40,7 @@ class TransactionIndex:
         return self._file is not None
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Add the next marker's entry. Call `take_back` if writing it fails.
+        """Add the next marker's entry; call `take_back` if writing that fails.
 
         After an OSError nothing was added.
         """
@@ -64,7 +64,6 @@ class TransactionIndex:
             raise
 
     def cut(self, offset: int) -> None:
-        """Remove the entries with markers from `offset`."""
         if self._file is None:
             return
         count = self._checked(lambda file: aborted.first_ending_at(file.read, self.count, offset))

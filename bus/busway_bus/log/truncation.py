@@ -1,6 +1,6 @@
 """Truncation of the segments of a log.
 
-Here: the cut, in an order in which each step may fail, be repeated, or be the last before a power cut.
+Here: the cut, in steps of which each may fail, be repeated, or be the last before a power cut.
 Not here: epochs, producers and flushed offset (`partition_log`), checkpoints (`store`).
 """
 

@@ -6,6 +6,7 @@ Not here: the writers (`quorum.single_voter_writer`, `quorum.driver`), the meani
 
 from typing import Protocol
 
+from busway_bus.metadata.snapshot import SnapshotId
 from busway_protocol.errors import KafkaError
 from busway_protocol.types import Buffer
 
@@ -25,6 +26,9 @@ class Owner(Protocol):
     def withdrawn(self, offset: int, problem: KafkaError) -> None:
         """Handle proposals from `offset` on that will never be written."""
 
+    def loaded(self, snapshot: SnapshotId) -> None:
+        """Handle a snapshot of the leader that has replaced the log."""
+
     def committed(self, offset: int) -> None:
         """Handle a commit of all records below `offset`, which never falls."""
 
@@ -43,10 +47,6 @@ class Writer(Protocol):
     @property
     def end_offset(self) -> int:
         """Offset of the next proposal."""
-
-    @property
-    def keeps_all(self) -> bool:
-        """Whether the log must keep its beginning, although snapshots cover it."""
 
     def snapshotted(self, start_offset: int) -> None:
         """Handle a new or deleted snapshot, and the log's start offset."""

@@ -153,6 +153,15 @@ def read_into(content: bytes, delta: Delta) -> None:
     Raises:
         CorruptBatch, MalformedMessage, BrokenHistory: it is damaged, or incomplete.
     """
+    _read(content, delta)
+
+
+def verify(content: bytes) -> None:
+    """Check a file's checksums, header and footer; errors as `read_into`, without looking at the records."""
+    _read(content, None)
+
+
+def _read(content: bytes, delta: Delta | None) -> None:
     types: list[int] = []
     end = 0
     for header, batch in iter_batches(content):
@@ -160,10 +169,10 @@ def read_into(content: bytes, delta: Delta) -> None:
         end += header.size_bytes
         if types[-1:] == [_FOOTER]:
             raise MalformedMessage("the snapshot continues behind its footer")
-        for record in decode_records(batch):
+        for record in decode_records(batch) if header.is_control or delta is not None else ():
             if header.is_control:
                 types.append(_control_type(record.key, record.value))
-            elif record.value is not None:
+            elif delta is not None and record.value is not None:
                 delta.apply(from_bytes(record.value))
         if types[:1] != [_HEADER]:
             raise MalformedMessage("the snapshot has no header")

@@ -6,19 +6,23 @@ Not here: files, sockets, clocks (the driver), role and transitions (`replica`),
 (`wire`).
 
 `now_ms` is monotonic; it is also the timestamp of the LeaderChange record: a driver adds elapsed monotonic time to the
-wall clock at its start. The voter set is fixed. A follower that needs a snapshot gets its id; snapshots are not fetched
-yet.
+wall clock at its start. The voter set is fixed. A follower that needs a snapshot downloads it from its leader: parts are
+written as they come, and after the last one the driver checks the file; then it replaces the log (`Downloaded`).
 """
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from busway_bus.kernel.decision import Waiter
+from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum import wire
+from busway_bus.quorum.download import Download
 from busway_bus.quorum.elections import may_vote, successor_backoff_ms, would_vote
 from busway_bus.quorum.fetch_answers import FetchAnswers
 from busway_bus.quorum.log_view import LogView, OffsetAndEpoch
 from busway_bus.quorum.ready import (
     Answer,
+    Downloaded,
     Message,
     NotLeading,
     Persisted,
@@ -31,8 +35,9 @@ from busway_bus.quorum.ready import (
     Send,
     Snapshotted,
 )
-from busway_bus.quorum.replica import Replica
+from busway_bus.quorum.replica import NEVER_MS, Replica
 from busway_bus.quorum.settings import QuorumSettings
+from busway_bus.quorum.snapshot_wire import snapshot_request
 from busway_bus.quorum.states import Election, Event, Role
 from busway_bus.quorum.voters import ReplicaKey, VoterSet
 from busway_bus.quorum.votes import BallotResult
@@ -40,7 +45,11 @@ from busway_protocol.errors import ErrorCode
 from busway_protocol.machine import Chance
 from busway_protocol.messages.fetch import FetchRequest, FetchResponse
 from busway_protocol.messages.fetch import PartitionData as FetchedPartition
-from busway_protocol.messages.metadata_snapshots import FetchSnapshotRequest
+from busway_protocol.messages.metadata_snapshots import (
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    PartitionSnapshot,
+)
 from busway_protocol.messages.quorum import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -49,6 +58,8 @@ from busway_protocol.messages.quorum import (
     VoteResponse,
 )
 from busway_protocol.types import Buffer
+
+_DOWNLOAD_ENDS: Final = frozenset({ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE})
 
 
 class Quorum:
@@ -125,6 +136,8 @@ class Quorum:
                 self._answered(message, now_ms)
             case Persisted():
                 self.replica.persisted(message.number)
+            case Downloaded():
+                self._downloaded(message, now_ms)
             case Snapshotted():
                 self.log.snapshotted(message.snapshots, message.start_offset)
         return self.tick(now_ms)
@@ -243,7 +256,10 @@ class Quorum:
         if self._requests.is_left_alone(self.leader_id, now_ms):
             self._fetch_from_any(now_ms)
         elif not self._requests.any_under_way:
-            self._fetch(self.leader_id, now_ms)
+            if self.replica.download is None:
+                self._fetch(self.leader_id, now_ms)
+            elif not self.replica.download.complete:
+                self._fetch_snapshot(self.replica.download, now_ms)
 
     def _fetch_from_any(self, now_ms: int) -> None:
         """Fetch from a random other voter, whose response names the leader."""
@@ -263,6 +279,18 @@ class Quorum:
         )
         self._ask(node_id, request, now_ms)
 
+    def _fetch_snapshot(self, download: Download, now_ms: int) -> None:
+        max_bytes = self.settings.fetch_snapshot_max_bytes
+        request = snapshot_request(
+            self._cluster_id,
+            self._me,
+            self.epoch,
+            download.snapshot,
+            position=download.position,
+            max_bytes=max_bytes,
+        )
+        self._ask(self.leader_id, request, now_ms)
+
     def _answered(self, answer: Answer, now_ms: int) -> None:
         """Process a response; a node that did not help gets a backoff."""
         node_id = self._requests.answered(answer.correlation)
@@ -279,6 +307,9 @@ class Quorum:
         before = self.replica.election
         if not self.replica.seen(known.epoch, known.leader_id, now_ms):
             return False
+        if known.error in _DOWNLOAD_ENDS and self.role is Role.FOLLOWER and node_id == self.leader_id:
+            self.replica.download = None  # the leader has deleted it: the next fetch gets the id of another
+            return known.error == ErrorCode.SNAPSHOT_NOT_FOUND
         if known.error != ErrorCode.NONE:
             return self.replica.election != before
         match body:
@@ -288,13 +319,15 @@ class Quorum:
                 self.replica.to_tell.discard(node_id)
             case FetchResponse() if self.role is Role.FOLLOWER and node_id == self.leader_id:
                 return self._fetched(body.responses[0].partitions[0], now_ms)
+            case FetchSnapshotResponse() if self.role is Role.FOLLOWER and node_id == self.leader_id:
+                return self._fetched_snapshot(body.topics[0].partitions[0], now_ms)
         return True
 
     def _fetched(self, fetched: FetchedPartition, now_ms: int) -> bool:
         """Truncate a diverging log, or append records; return whether the response helped."""
         replica = self.replica
-        parted = fetched.diverging_epoch
-        if fetched.snapshot_id.end_offset >= 0 or isinstance(fetched.records, list):
+        parted, snapshot = fetched.diverging_epoch, fetched.snapshot_id
+        if (snapshot.end_offset >= 0) != (snapshot.epoch >= 0) or isinstance(fetched.records, list):
             return False
         if parted.epoch >= 0 and parted.end_offset < 0:
             return False
@@ -302,9 +335,30 @@ class Quorum:
         replica.deadline_ms = now_ms + replica.timeout_ms()
         if parted.epoch >= 0:
             return replica.truncate(OffsetAndEpoch(parted.end_offset, parted.epoch))
+        if snapshot.end_offset >= 0:
+            return replica.begin_download(SnapshotId(snapshot.end_offset, snapshot.epoch))
         in_order = replica.append_fetched(fetched.records or b"")
         replica.raise_leaders_high_watermark(fetched.high_watermark)
         return in_order
+
+    def _fetched_snapshot(self, part: PartitionSnapshot, now_ms: int) -> bool:
+        """Continue a download; return whether the response helped.
+
+        While the file is checked no time-out runs: the check takes as long as the snapshot is large.
+        """
+        replica = self.replica
+        if not replica.received(part):
+            return False
+        assert replica.download is not None
+        replica.deadline_ms = NEVER_MS if replica.download.complete else now_ms + replica.timeout_ms()
+        return True
+
+    def _downloaded(self, message: Downloaded, now_ms: int) -> None:
+        """Install a checked snapshot, or leave a leader alone that sent a damaged one."""
+        if self.replica.download is not None and self.replica.download.complete:
+            self.replica.deadline_ms = now_ms + self.replica.timeout_ms()
+        if not self.replica.downloaded(message):
+            self._requests.back_off(self.leader_id, now_ms)
 
     # Requests of others
 

@@ -21,6 +21,7 @@ from busway_bus.kernel.limits import SNAPSHOT_READS_AT_ONCE_MAX
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.metadata.committing import Owner
+from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.core import Quorum
 from busway_bus.quorum.election_file import ElectionFile
 from busway_bus.quorum.log_view import LogView
@@ -29,6 +30,7 @@ from busway_bus.quorum.metadata_snapshots import MetadataSnapshots
 from busway_bus.quorum.ready import (
     Answer,
     CommittedRecordsLost,
+    Downloaded,
     Message,
     NotLeading,
     Persisted,
@@ -39,11 +41,13 @@ from busway_bus.quorum.ready import (
     Reply,
     Request,
     Send,
+    SnapshotPart,
     Snapshotted,
     TooManyProposals,
 )
 from busway_bus.quorum.replica import NEVER_MS
 from busway_bus.quorum.settings import QuorumSettings
+from busway_bus.quorum.snapshot_download import SnapshotDownload
 from busway_bus.quorum.snapshot_wire import snapshot_error
 from busway_bus.quorum.states import NOBODY, Role
 from busway_bus.quorum.voters import ReplicaKey, VoterSet
@@ -74,7 +78,9 @@ class QuorumDriver:
     Args:
         partition_log: the metadata log; it has no other writer.
         truncate: truncates it, and the checkpoints of its length on disk.
+        restart: removes all its records; it then begins at the given offset.
         snapshots: its snapshots on disk.
+        download: the file of a snapshot that is fetched.
         on_lost: called when this node must stop: its committed records differ from its leader's.
     """
 
@@ -85,6 +91,8 @@ class QuorumDriver:
         voters: VoterSet,
         partition_log: PartitionLog,
         truncate: Callable[[int], None],
+        restart: Callable[[int], None],
+        download: SnapshotDownload,
         snapshots: MetadataSnapshots,
         election_file: ElectionFile,
         flusher: Flusher,
@@ -122,6 +130,10 @@ class QuorumDriver:
         self._writer = LogWriter(
             partition_log,
             truncate=truncate,
+            restart=restart,
+            download=download,
+            downloaded=self._downloaded,
+            installed=self._installed,
             election_file=election_file,
             flusher=flusher,
             machine=machine,
@@ -135,7 +147,7 @@ class QuorumDriver:
         self._snapshots = snapshots
         self._reading: set[asyncio.Task[None]] = set()
         self._reads = asyncio.Semaphore(SNAPSHOT_READS_AT_ONCE_MAX)
-        self._needs_snapshot = self._closed = False
+        self._closed = False
 
     # State
 
@@ -159,11 +171,6 @@ class QuorumDriver:
     def clock_skew_ms(self) -> int:
         """How far the wall clock is ahead of the core's time."""
         return self._machine.wall_ms() - self._now_ms()
-
-    @property
-    def keeps_all(self) -> bool:
-        """The log keeps its beginning: a new replica copies all, without snapshots."""
-        return True
 
     # Requests
 
@@ -327,6 +334,19 @@ class QuorumDriver:
     def _persisted(self, number: int) -> None:
         self._step(Persisted(number=number))
 
+    def _downloaded(self, part: SnapshotPart, intact: bool) -> None:
+        if not intact:
+            logger.error(
+                "the snapshot %s from node %d is damaged, and is fetched again", part.snapshot.name, self.leader_id
+            )
+        self._step(Downloaded(snapshot=part.snapshot, number=part.number, intact=intact))
+
+    def _installed(self, snapshot: SnapshotId) -> None:
+        assert self._owner is not None
+        logger.info("the metadata log begins at the snapshot %s", snapshot.name)
+        if not self._closed:
+            self._owner.loaded(snapshot)
+
     def _refused(self, problem: KafkaError) -> None:
         """Withdraw this node's proposals that are not in the log.
 
@@ -354,22 +374,7 @@ class QuorumDriver:
 
     async def _asks(self, send: Send) -> None:
         answer = await self._transport.ask(send.to, send.body)
-        if isinstance(answer, FetchResponse):
-            self._look_for_snapshot(send.to, answer)
         self._step(Answer(correlation=send.correlation, body=answer))
-
-    def _look_for_snapshot(self, node_id: int, answer: FetchResponse) -> None:
-        """Log once that this node cannot continue without a snapshot."""
-        for topic in answer.responses[:1]:
-            for partition in topic.partitions[:1]:
-                if partition.snapshot_id.end_offset >= 0 and not self._needs_snapshot:
-                    self._needs_snapshot = True
-                    logger.error(
-                        "the log of node %d begins behind the end of %s, and snapshots are not fetched yet: stop this node, and put a copy of that "
-                        "node's directory without its quorum-state in the place of its own",
-                        node_id,
-                        self.log.directory,
-                    )
 
     def _reply(self, reply: Reply) -> None:
         waiter: asyncio.Future[QuorumResponse] = reply.waiter

@@ -90,12 +90,13 @@ class LogView:
     def where_parted(self, offset: int, epoch: int) -> Diverging | Behind | None:
         """Find where a log with this end diverges; None for a prefix.
 
-        As Kafka's `ReplicatedLog.validateOffsetAndEpoch`, for a log without its beginning.
+        As Kafka's `ReplicatedLog.validateOffsetAndEpoch`. An empty log gets the latest snapshot, as from
+        `KafkaRaftClient.tryCompleteFetchRequest`.
         """
         earliest, latest = self.earliest_snapshot, self.latest_snapshot
-        if earliest is not None and latest is not None and self.start_offset:
+        if earliest is not None and latest is not None:
             parted = offset == self.start_offset and epoch != earliest.epoch
-            if offset < self.start_offset or parted or epoch < earliest.epoch:
+            if offset == 0 or offset < self.start_offset or parted or epoch < earliest.epoch:
                 return Behind(latest)
         elif offset == 0 and self.start_offset == 0:
             return None
@@ -122,6 +123,13 @@ class LogView:
         """Record the snapshots on disk, and the log's start, which never falls."""
         self.snapshots = dict(snapshots)
         self.start_offset = max(self.start_offset, start_offset)
+
+    def restarted(self, snapshot: SnapshotId, size: int) -> None:
+        """Replace all records by a snapshot, which is not installed on disk yet."""
+        self.start_offset = self.end_offset = snapshot.offset
+        self.flushed_offset = 0
+        self.epochs = LeaderEpochs()
+        self.snapshots = {snapshot: size}
 
     def flushed(self, offset: int) -> None:
         """Record a flush; of records truncated meanwhile it covers what is left."""

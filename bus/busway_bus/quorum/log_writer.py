@@ -1,6 +1,6 @@
 """Writes the core's changes to disk, in order: the election, the log, one sync for both.
 
-Here: the queue, retries when the disk is full.
+Here: the queue, retries when the disk is full, the order of a downloaded snapshot's installation.
 Not here: the consequences (`driver`). Appending does not wait; while an election is being saved, later writes stay
 queued. The queue is bounded by what the core has in flight: proposals, one fetch response, and elections, of which a
 newer replaces a waiting one.
@@ -16,9 +16,12 @@ from typing import Final
 
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.partition_log import PartitionLog
+from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.election_file import ElectionFile
-from busway_bus.quorum.ready import LogWrite, Ready
+from busway_bus.quorum.ready import LogWrite, Ready, SnapshotPart
+from busway_bus.quorum.snapshot_download import SnapshotDownload
 from busway_bus.quorum.states import Election
+from busway_bus.scheduling.off_loop import off_loop
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
 from busway_protocol.records.batch import iter_batches
@@ -41,6 +44,7 @@ class _Write:
     number: int
     save: Election | None
     changes: deque[LogWrite]
+    changed: bool = False
 
 
 class LogWriter:
@@ -48,6 +52,10 @@ class LogWriter:
 
     Args:
         truncate: truncates the log, and the checkpoints of its length on disk.
+        restart: removes all records of the log, which then begins at the given offset.
+        download: the file of a downloaded snapshot.
+        downloaded: called with the last part and whether the file is intact.
+        installed: called when a snapshot has replaced the log.
         persisted: called with the number up to which all is on disk; never while `write` runs.
         refused: called with the reason when records outside the log cannot be written now, or never will be.
     """
@@ -57,6 +65,10 @@ class LogWriter:
         partition_log: PartitionLog,
         *,
         truncate: Callable[[int], None],
+        restart: Callable[[int], None],
+        download: SnapshotDownload,
+        downloaded: Callable[[SnapshotPart, bool], None],
+        installed: Callable[[SnapshotId], None],
         election_file: ElectionFile,
         flusher: Flusher,
         machine: Machine,
@@ -66,6 +78,9 @@ class LogWriter:
         self._log, self._truncate = partition_log, truncate
         self._file, self._flusher, self._machine = election_file, flusher, machine
         self._persisted, self._refused = persisted, refused
+        self._restart, self._download = restart, download
+        self._downloaded, self._installed = downloaded, installed
+        self._after: Callable[[], None] | None = None
         self._queue: deque[_Write] = deque()
         self._saving: asyncio.Future[None] | None = None
         self._written = self._synced = 0
@@ -109,10 +124,13 @@ class LogWriter:
                 self._saving.add_done_callback(self._saved)
                 return
             try:
-                changed = self._change(write)
+                self._change(write)
             except OSError as problem:
                 self._failed(problem)
                 return
+            if write.changes:
+                return  # goes on when a snapshot is checked or installed
+            changed = write.changed
             self._queue.popleft()
             if changed:
                 self._works()
@@ -151,28 +169,60 @@ class LogWriter:
             self._works()
             self.resume()
 
-    def _change(self, write: _Write) -> bool:
-        """Change the log, a batch at a time; return whether it changed.
+    def _change(self, write: _Write) -> None:
+        """Change the log, a batch at a time, up to what takes another thread.
 
         A retry skips what is done. OSError: the disk is full, or failed; the batch is not in the log.
         """
-        changed = False
         now_ms = self._machine.wall_ms()
         while write.changes:
             change = write.changes[0]
+            if change.part is not None:
+                self._download.write(change.part)
+            if (change.part is not None and change.part.last) or change.install is not None:
+                self._saving = asyncio.ensure_future(self._snapshot(change))
+                self._saving.add_done_callback(self._snapshot_done)
+                return
             if change.truncate_to is not None and change.truncate_to < self._log.end_offset:
                 self._cut_at = change.truncate_to
             if self._cut_at is not None:
                 self._truncate(self._cut_at)
-                self._cut_at, changed = None, True
+                self._cut_at, write.changed = None, True
             for content in change.batches:
                 for header, batch in iter_batches(content):
                     if header.base_offset >= self._log.end_offset:
                         assert header.base_offset == self._log.end_offset, f"{header.base_offset} does not follow"
                         self._log.append_own(batch, leader_epoch=header.partition_leader_epoch, now_ms=now_ms)
-                        changed = True
+                        write.changed = True
             write.changes.popleft()
-        return changed
+
+    async def _snapshot(self, change: LogWrite) -> None:
+        """Check a download, or replace the log by it. Records are removed after the file has its name."""
+        download, part, snapshot = self._download, change.part, change.install
+        if part is not None:
+            intact = await off_loop(functools.partial(download.check, part.snapshot))
+            self._after = functools.partial(self._downloaded, part, intact)
+        elif snapshot is not None:
+            await off_loop(functools.partial(download.name, snapshot))
+            self._restart(snapshot.offset)
+            download.installed(snapshot)
+            self._installed(snapshot)
+            await off_loop(download.finish)
+
+    def _snapshot_done(self, saving: "asyncio.Future[None]") -> None:
+        self._saving = None
+        problem = None if saving.cancelled() else saving.exception()
+        if isinstance(problem, OSError):
+            self._failed(problem)
+        elif problem is not None:
+            raise problem
+        elif not saving.cancelled():
+            self._queue[0].changes.popleft()
+            self._works()
+            self.go_on()
+            after, self._after = self._after, None
+            if after is not None and not self._closed:
+                after()
 
     def _flushed(self, number: int, problem: KafkaError | None) -> None:
         if problem is not None:

@@ -12,17 +12,24 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from busway_bus.log.partition_log import PartitionLog
-from busway_bus.metadata.delta import Delta
+from busway_bus.metadata.delta import BrokenHistory, Delta
 from busway_bus.metadata.image import ClusterImage
+from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.metadata_snapshots import LogPoint
 from busway_bus.quorum.metadata_store import DamagedBatch, apply_batch
+from busway_bus.scheduling.off_loop import off_loop
 from busway_protocol.errors import KafkaError, ProtocolError
 from busway_protocol.records.batch import iter_batches, read_header
 
 logger = logging.getLogger("busway.metadata")
 
 Follower = Callable[[ClusterImage, Delta], Awaitable[None]]
-"""Called with each new image and delta; the next change waits."""
+"""Called with each new image and delta; the next change waits.
+
+The delta of a loaded snapshot has all of its records, and not what is missing from it.
+"""
+Load = Callable[[], tuple[Delta, SnapshotId]]
+"""Reads a snapshot, in any thread."""
 READ_BYTES: Final = 256 * 1024
 """Bytes of one read, or one batch if that is larger."""
 
@@ -77,6 +84,7 @@ class MetadataImages:
         self._watchers: list[Callable[[], None]] = []
         self._changes: deque[Change] = deque()
         self._read: deque[memoryview] = deque()
+        self._load: Load | None = None
         self.publisher: asyncio.Task[None] | None = None
         self.broken = False
 
@@ -93,6 +101,17 @@ class MetadataImages:
         """Call `watcher` after each new `image`, before the caller's reply."""
         self._watchers.append(watcher)
 
+    @property
+    def loading(self) -> bool:
+        """Whether a snapshot is not published yet that has replaced the log."""
+        return self._load is not None
+
+    def load(self, load: Load) -> None:
+        """Publish a snapshot next, instead of the log before it, which is gone."""
+        self._load = load
+        self._read.clear()
+        self.go_on()
+
     def add(self, change: Change) -> None:
         """Add a committed change, or a reply that rests on committed records."""
         if change.is_quiet:
@@ -107,13 +126,14 @@ class MetadataImages:
 
     def resume(self) -> None:
         """Start the publisher if there is something to publish."""
-        if self.publisher is None and not self.broken and (self._changes or self.covered.end_offset < self.committed):
+        behind = self.loading or self._changes or self.covered.end_offset < self.committed
+        if self.publisher is None and not self.broken and behind:
             self.publisher = asyncio.ensure_future(self._publish())
 
     async def _publish(self) -> None:
         """Follow one change after the other; send their callers the replies."""
         try:
-            while (change := self._next()) is not None:
+            while (change := await self._loaded() if self.loading else self._next()) is not None:
                 if change.delta is not None and change.image is not None:
                     await self._follow(change.image, change.delta)
                 self._install(change)
@@ -128,6 +148,34 @@ class MetadataImages:
             logger.critical("%s is damaged behind offset %d: %s", self._log.directory, self.covered.end_offset, problem)
         finally:
             self.publisher = None
+
+    async def _loaded(self) -> Change:
+        """Read the snapshot. Replies to changes that it covers are sent with it.
+
+        DamagedBatch: its content cannot be applied.
+        """
+        while (load := self._load) is not None:
+            try:
+                delta, snapshot = await off_loop(load)
+            except (ProtocolError, BrokenHistory) as problem:
+                raise DamagedBatch(self.covered.end_offset, problem) from None
+            if self._load is load:
+                self._load = None
+        covered = [change for change in self._changes if change.first_offset < snapshot.offset]
+        self._changes = deque(change for change in self._changes if change.first_offset >= snapshot.offset)
+
+        def tell() -> None:
+            for change in covered:
+                change.tell()
+
+        return Change(
+            first_offset=0,
+            end_offset=snapshot.offset,
+            image=delta.image(),
+            delta=delta,
+            epoch=snapshot.epoch,
+            tell=tell,
+        )
 
     def _next(self) -> Change | None:
         """Take the next change, None if the image covers all committed."""

@@ -27,6 +27,7 @@ from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.features import METADATA_VERSION, levels_of_new_clusters
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, FeatureLevelRecord, to_bytes
+from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.metadata_images import Change, Follower, MetadataImages
 from busway_bus.quorum.metadata_snapshots import KEPT, MetadataSnapshots, SnapshotLimits
 from busway_bus.quorum.metadata_store import MetadataStore
@@ -315,6 +316,10 @@ class MetadataLog:
         self.images.resume()
         self._settle()
 
+    def loaded(self, snapshot: SnapshotId) -> None:
+        """Publish a snapshot that has replaced the log; see `metadata.committing.Owner`."""
+        self.images.load(self._snapshots.read_newest)
+
     def _settle(self) -> None:
         """Wake the callers of `drain` if nothing is undecided."""
         if not self._undecided:
@@ -337,7 +342,7 @@ class MetadataLog:
 
     def maintain(self) -> None:
         """Start a due snapshot of the image; the node calls this periodically."""
-        if self._snapshotting is not None or self._undeleted is None or self._undeleted():
+        if self._snapshotting is not None or self._undeleted is None or self._undeleted() or self.images.loading:
             return
         if self._snapshots.due(self.images.covered.bytes_total, self._wall_ms()):
             self._snapshotting = asyncio.ensure_future(self._snapshot())
@@ -349,14 +354,13 @@ class MetadataLog:
             if self._log.flushed_offset < point.end_offset:  # it is on a majority's disks, perhaps not on this one
                 await self._flusher.request(self._log)
             if await self._snapshots.take(image, point, self._wall_ms()):
-                self.writer.snapshotted(self._log.start_offset)
-                if not self.writer.keeps_all:
-                    self._log.roll(self._wall_ms())
-                    await self._flusher.request(self._log)
+                self._log.roll(self._wall_ms())
+                await self._flusher.request(self._log)
+                self._snapshots.retain()
                 await off_loop(self._snapshots.tidy)
-                self.writer.snapshotted(self._log.start_offset)
-                if len(self._snapshots.ids) >= KEPT and not self.writer.keeps_all:
+                if len(self._snapshots.ids) >= KEPT and not self.images.loading:
                     self._log.advance_start(self._snapshots.ids[0].offset, self._wall_ms())
+                self.writer.snapshotted(self._log.start_offset)
                 await off_loop(functools.partial(self._log.remove_deleted, self._wall_ms()))
         except (OSError, KafkaError) as problem:
             logger.warning("the metadata log keeps what its snapshot covers until the next one: %s", problem)

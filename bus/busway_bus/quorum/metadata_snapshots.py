@@ -6,6 +6,7 @@ stay, with the log from the older on: damage to one loses nothing.
 """
 
 import asyncio
+import contextlib
 import functools
 import logging
 from collections.abc import Iterable, Iterator
@@ -101,6 +102,12 @@ class MetadataSnapshots:
         self.sizes = {}
         return Delta(ClusterImage()), None, problems
 
+    def read_newest(self) -> tuple[Delta, SnapshotId]:
+        """Read the newest snapshot, in any thread; errors as `snapshot.read_into`."""
+        snapshot, delta = self.ids[-1], Delta(ClusterImage())
+        read_into(self._files.read_bytes(f"{self._directory}/{snapshot.name}") or b"", delta)
+        return delta, snapshot
+
     def due(self, bytes_total: int, now_ms: int) -> bool:
         """Whether a snapshot is due.
 
@@ -125,8 +132,12 @@ class MetadataSnapshots:
                 await asyncio.sleep(PAUSE_S)
         except OSError as problem:
             logger.warning("the metadata snapshot %s cannot be written, and is tried again later: %s", path, problem)
+            with contextlib.suppress(OSError):  # the next start deletes it, too
+                self._files.remove(f"{path.removesuffix(SUFFIX)}{PART}")
             self._retry_ms = now_ms + RETRY_MS
             return False
+        if snapshot.offset <= max((other.offset for other in self.sizes), default=-1):
+            return False  # one of the leader was installed meanwhile; the next `tidy` deletes the file
         self.sizes[snapshot] = size
         logger.info("the metadata snapshot %s covers %d bytes more", path, point.bytes_total - self._bytes_covered)
         self._last_ms, self._bytes_covered = now_ms, point.bytes_total
@@ -159,13 +170,17 @@ class MetadataSnapshots:
     def _keep(self, kept: Iterable[SnapshotId]) -> None:
         self.sizes = {snapshot: self.sizes[snapshot] for snapshot in kept}
 
-    def tidy(self) -> None:
-        """Delete older snapshots and unfinished files, in any thread.
-
-        After an OSError the next call retries.
-        """
+    def retain(self) -> None:
+        """Forget snapshots that are not needed; `tidy` deletes their files."""
         self._keep(self.ids[-KEPT:])
-        names = {snapshot.name for snapshot in self.sizes}
+
+    def tidy(self) -> None:
+        """Delete forgotten snapshots, in any thread. After an OSError the next call retries.
+
+        One that is newer than all known is being installed.
+        """
+        known = self.ids
         for file_name in self._files.list(self._directory):
-            if file_name.endswith((SUFFIX, PART)) and file_name not in names:
+            snapshot = SnapshotId.from_name(file_name)
+            if snapshot is not None and snapshot not in known and known and snapshot < known[-1]:
                 self._files.remove(f"{self._directory}/{file_name}")

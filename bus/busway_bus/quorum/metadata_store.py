@@ -15,6 +15,7 @@ from busway_bus.metadata.delta import BrokenHistory, Delta
 from busway_bus.metadata.image import LOST, UNASSIGNED, ClusterImage
 from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT, from_bytes
 from busway_bus.quorum.metadata_snapshots import LogPoint, MetadataSnapshots
+from busway_bus.quorum.snapshot_download import settle
 from busway_protocol.errors import ProtocolError
 from busway_protocol.records.batch import read_header, verify_crc
 from busway_protocol.records.record import decode_records
@@ -57,6 +58,8 @@ class MetadataStore:
                 "Start this node with process.roles=controller and the controller.quorum.voters that it had; to begin with nothing, "
                 "choose an empty directory"
             )
+        key = (TOPIC, 0)
+        settle(store.files, f"{TOPIC}-0", snapshots, lambda offset: store.restart(key, offset, now_ms))
         try:
             self.log: PartitionLog = store.open(
                 TOPIC,

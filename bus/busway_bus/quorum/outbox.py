@@ -47,9 +47,9 @@ class Outbox:
         self._save = election
 
     def append(self, write: LogWrite) -> None:
-        """Change the log. Pending flushes end at a truncation."""
-        if write.truncate_to is not None:
-            cut = write.truncate_to
+        """Change the log. Pending flushes end at a truncation; an installed snapshot leaves nothing of them."""
+        cut = write.truncate_to if write.install is None else 0
+        if cut is not None:
             self._ends = deque((number, min(end, cut)) for number, end in self._ends)
         self._appends.append(write)
 

@@ -93,7 +93,16 @@ class Snapshotted:
     start_offset: int
 
 
-Message: TypeAlias = Request | Answer | Persisted | Snapshotted
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Downloaded:
+    """A downloaded snapshot is on disk, and was checked; `number` is that of its parts."""
+
+    snapshot: SnapshotId
+    number: int
+    intact: bool
+
+
+Message: TypeAlias = Request | Answer | Persisted | Snapshotted | Downloaded
 
 # Out of the core
 
@@ -133,12 +142,32 @@ class Reply:
     read: Read | ReadSnapshot | None = None
 
 
+class SnapshotPart(NamedTuple):
+    """Bytes of a downloaded snapshot, from `position` on.
+
+    After the `last` the driver checks the file, and steps the core with `Downloaded`.
+    """
+
+    snapshot: SnapshotId
+    number: int
+    position: int
+    content: Buffer
+    last: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogWrite:
-    """A change of the log: truncate to `truncate_to`, then append the batches."""
+    """A change of the log: truncate to `truncate_to`, then append the batches.
+
+    Attributes:
+        part: a part of a download, instead of a change.
+        install: the checked download replaces all records; the log begins at its offset.
+    """
 
     truncate_to: int | None = None
     batches: tuple[Buffer, ...] = ()
+    part: SnapshotPart | None = None
+    install: SnapshotId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,21 @@ Not here: messages and time, which cause them (`core`).
 from typing import Final
 
 from busway_bus.kernel.decision import Waiter
+from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum import wire
+from busway_bus.quorum.download import Download
 from busway_bus.quorum.leadership import Leadership
 from busway_bus.quorum.log_view import LogView, OffsetAndEpoch
 from busway_bus.quorum.outbox import Outbox
-from busway_bus.quorum.ready import CommittedRecordsLost, LogWrite, Proposal, QuorumResponse, ReadSnapshot, Reply
+from busway_bus.quorum.ready import (
+    CommittedRecordsLost,
+    Downloaded,
+    LogWrite,
+    Proposal,
+    QuorumResponse,
+    ReadSnapshot,
+    Reply,
+)
 from busway_bus.quorum.records import leader_change
 from busway_bus.quorum.requests import Requests
 from busway_bus.quorum.settings import QuorumSettings
@@ -22,6 +32,7 @@ from busway_bus.quorum.votes import Ballot
 from busway_protocol.errors import ErrorCode
 from busway_protocol.machine import Chance
 from busway_protocol.messages.fetch import FetchResponse
+from busway_protocol.messages.metadata_snapshots import PartitionSnapshot
 from busway_protocol.records.batch import CorruptBatch, assign_offset, iter_batches, read_header, verify_crc
 from busway_protocol.types import Buffer
 
@@ -45,6 +56,7 @@ class Replica:
         ballot: votes received, while prospective or candidate.
         deadline_ms: when the time-out of the role expires.
         fetched: the current leader has answered a fetch.
+        download: the snapshot that is being fetched from the current leader.
         to_tell, successors: voters without an acknowledged EndQuorumEpoch, and the preferred successors.
         outbox, requests: pending effects, and requests in flight.
     """
@@ -66,6 +78,8 @@ class Replica:
         self.leadership: Leadership | None = None
         self.ballot: Ballot | None = None
         self.fetched = False
+        self.download: Download | None = None
+        self._downloads = 0
         self.to_tell: set[int] = set()
         self.successors: tuple[ReplicaKey, ...] = ()
         self.outbox = Outbox()
@@ -163,6 +177,7 @@ class Replica:
     def _begin_role(self) -> None:
         self.requests.forget()
         self.fetched = False
+        self.download = None
         self._leaders_high_watermark = -1
         standing = self.role in {Role.PROSPECTIVE, Role.CANDIDATE}
         self.ballot = Ballot(voters=self.voters.ids, granted={self.me.id}) if standing else None
@@ -248,6 +263,48 @@ class Replica:
         self.outbox.append(LogWrite(truncate_to=offset))
         return True
 
+    # Snapshots
+
+    def begin_download(self, snapshot: SnapshotId) -> bool:
+        """Fetch a snapshot that the leader names; return whether it is of use.
+
+        CommittedRecordsLost: it ends below the high watermark.
+        """
+        if snapshot.offset < self.high_watermark:
+            raise CommittedRecordsLost(
+                f"node {self.election.leader_id}, which leads epoch {self.election.epoch} of the metadata log, offers a snapshot up to "
+                f"offset {snapshot.offset}, and records below {self.high_watermark} were committed: stop it, and start voters that have them"
+            )
+        if (snapshot.epoch, snapshot.offset) <= (self.log.last_epoch, self.log.end_offset):
+            return False
+        if self.download is None or self.download.snapshot != snapshot:
+            self._downloads += 1
+            self.download = Download(snapshot=snapshot, number=self._downloads)
+        return True
+
+    def received(self, part: PartitionSnapshot) -> bool:
+        """Write the next part of the download; return whether it is that."""
+        written = None if self.download is None else self.download.received(part)
+        if written is None:
+            return False
+        self.outbox.append(LogWrite(part=written))
+        return True
+
+    def downloaded(self, message: Downloaded) -> bool:
+        """Replace the log by a checked download; False if it is damaged.
+
+        A download that was given up meanwhile is ignored.
+        """
+        download = self.download
+        if download is None or (download.snapshot, download.number) != (message.snapshot, message.number):
+            return True
+        self.download = None
+        if not message.intact:
+            return False
+        self.log.restarted(download.snapshot, download.size)
+        self.outbox.append(LogWrite(install=download.snapshot))
+        return True
+
     def persisted(self, number: int) -> None:
         """Handle the completion of all writes up to `number`."""
         flushed_offset = self.outbox.flushed_by(number)
@@ -258,10 +315,12 @@ class Replica:
     def commit(self) -> None:
         """Advance the high watermark.
 
-        A leader's by its voters, a follower's by its leader and its own flushed offset.
+        A leader's by its voters, a follower's by its leader, its snapshots and its own flushed offset.
         """
         if self.leadership is None:
-            self._raise(min(self._leaders_high_watermark, self.log.flushed_offset), ())
+            latest = self.log.latest_snapshot
+            known = max(self._leaders_high_watermark, -1 if latest is None else latest.offset)
+            self._raise(min(known, self.log.flushed_offset), ())
         elif self.leadership.advance(self.log):
             assert self.leadership.high_watermark is not None
             self._raise(self.leadership.high_watermark, self.leadership.decided())

@@ -24,7 +24,7 @@ class SingleVoterWriter:
 
     def __init__(self, node_id: int, log: PartitionLog, flusher: Flusher, machine: Machine) -> None:
         self.leader_id = node_id
-        self.leading = self.keeps_all = False
+        self.leading = False
         self._log, self._flusher, self._wall_ms = log, flusher, machine.wall_ms
         self._failures = DiskFailures(machine.monotonic_s)
         self._epoch = max(log.epochs.latest, FIRST_EPOCH)

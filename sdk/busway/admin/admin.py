@@ -8,7 +8,7 @@ Not here: reasons of rebalances (`explanations`), features (`features`), share g
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 from busway.admin.explanations import ExplanationsAdmin
 from busway.admin.features import FeaturesAdmin
@@ -18,6 +18,7 @@ from busway.admin.transactions import TransactionsAdmin
 from busway.cluster.client import Addresses, ClusterClient
 from busway.cluster.metadata import TopicInfo
 from busway.errors import BrokerError
+from busway.security.choosing import taken
 from busway.types import TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.cluster import DescribeClusterRequest
@@ -93,6 +94,7 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
         bootstrap_servers: `host:port`, several with commas or as a list.
         client_id: sent to the brokers.
         request_timeout_ms: for each response.
+        options: the fields of `SecurityOptions`, or `security`, such an object.
     """
 
     def __init__(
@@ -101,10 +103,14 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
         *,
         client_id: str = "busway-admin",
         request_timeout_ms: int = 30_000,
+        **options: Any,
     ) -> None:
+        security, options = taken(options)
+        if options:
+            raise TypeError(f"{next(iter(options))} is no option of Admin; there are those of SecurityOptions")
         self._timeout_ms = request_timeout_ms
         self._cluster = ClusterClient(
-            bootstrap_servers, client_id=client_id, request_timeout_s=request_timeout_ms / 1000
+            bootstrap_servers, client_id=client_id, request_timeout_s=request_timeout_ms / 1000, security=security
         )
 
     async def start(self) -> None:
@@ -112,6 +118,7 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
 
         Raises:
             ConnectionFailed: no broker is reachable.
+            AuthenticationFailed: the brokers refuse this client, or their certificates are refused.
         """
         await self._cluster.start()
 

@@ -13,11 +13,13 @@ from uuid import UUID
 
 from busway.cluster.metadata import ClusterMetadata
 from busway.cluster.rate_limited_log import RateLimitedLog
-from busway.errors import BrokerError, BuswayError, ConnectionFailed, NotRunning, RequestTimedOut
+from busway.errors import AuthenticationFailed, BrokerError, BuswayError, ConnectionFailed, NotRunning, RequestTimedOut
 from busway.net.clock import REAL_TIME
 from busway.net.connection import Connection
 from busway.net.machine import current_machine
 from busway.net.retry import Backoff, RetryTimer
+from busway.net.sasl import ClientSecurity
+from busway.security.options import PLAINTEXT, SecurityOptions
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.groups_classic import FindCoordinatorRequest, FindCoordinatorResponse
 from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -67,6 +69,7 @@ class ClusterClient:
         client_id: sent to the brokers.
         request_timeout_s: for each response.
         create_topics: brokers may auto-create requested topics.
+        security: TLS and SASL of all connections.
     """
 
     def __init__(
@@ -76,11 +79,13 @@ class ClusterClient:
         client_id: str,
         request_timeout_s: float = 30.0,
         create_topics: bool = False,
+        security: SecurityOptions = PLAINTEXT,
     ) -> None:
         self._bootstrap = parse_addresses(bootstrap_servers)
         self._client_id = client_id
         self._timeout_s = request_timeout_s
         self._create_topics = create_topics
+        self._security = None if security == PLAINTEXT else ClientSecurity(security)
         self._connections: dict[tuple[tuple[str, int], str], Connection] = {}
         self._connecting: dict[tuple[tuple[str, int], str], asyncio.Lock] = {}
         self._rate_limited_log = RateLimitedLog(logger)
@@ -106,6 +111,7 @@ class ClusterClient:
 
         Raises:
             ConnectionFailed: no bootstrap server is reachable.
+            AuthenticationFailed: they refuse this client, or their certificates are refused.
         """
         await self.refresh()
 
@@ -145,10 +151,14 @@ class ClusterClient:
             existing = self._connections.get(key)
             if existing is not None and existing.open:
                 return existing
-            connection = Connection(host, port, client_id=self._client_id, timeout_s=self._timeout_s)
+            connection = Connection(
+                host, port, client_id=self._client_id, timeout_s=self._timeout_s, security=self._security
+            )
             self._check()
             try:
                 await connection.connect()
+            except AuthenticationFailed:
+                raise
             except ConnectionFailed as problem:
                 if (host, port) in self._reached:
                     self._rate_limited_log.log(logging.WARNING, (host, port), "%s: %s", self._client_id, problem)
@@ -184,15 +194,18 @@ class ClusterClient:
         idle = [connection for (_, purpose), connection in self._connections.items() if connection.open and not purpose]
         if idle:
             return min(idle, key=lambda connection: connection.waiting)
-        problems = []
+        problems: list[BuswayError] = []
         known = list(self.metadata.brokers.values())
         current_machine().chance.shuffle(known)
         for host, port in [*known, *self._bootstrap]:
             try:
                 return await self._open(((host, port), ""), host, port)
             except BuswayError as problem:
-                problems.append(str(problem))
-        why = "; ".join(dict.fromkeys(problems))
+                problems.append(problem)
+        refused = [problem for problem in problems if isinstance(problem, AuthenticationFailed)]
+        if refused:  # by one, while the others cannot be reached
+            raise refused[0]
+        why = "; ".join(dict.fromkeys(map(str, problems)))
         raise ConnectionFailed(f"no broker can be reached: {why}; is one running? `busway up` starts one")
 
     async def ask_any(self, message: Any) -> Any:
@@ -224,6 +237,8 @@ class ClusterClient:
             request = MetadataRequest(topics=names, allow_auto_topic_creation=self._create_topics)
             try:
                 answer: MetadataResponse = await self.ask_any(request)
+            except AuthenticationFailed:
+                raise
             except (ConnectionFailed, RequestTimedOut):
                 answer = await self.ask_any(request)
             self.metadata.update(answer, all_topics=every_topic)
@@ -250,6 +265,8 @@ class ClusterClient:
             problem: BuswayError | None = None
             try:
                 await self.refresh()
+            except AuthenticationFailed:
+                raise
             except (ConnectionFailed, RequestTimedOut) as failed:
                 problem = failed
             missing = [name for name in wanted if name not in self.metadata.topics]
@@ -307,6 +324,8 @@ class ClusterClient:
                 problem = BrokerError(code, f"{kind} {key}", answer.error_message)
                 if not code.retriable:
                     raise problem
+            except AuthenticationFailed:
+                raise
             except (ConnectionFailed, RequestTimedOut) as failed:
                 problem = failed
             await timer.sleep_or_raise(problem)

@@ -24,6 +24,7 @@ from busway.consumer.uncommitted import Uncommitted
 from busway.errors import BuswayError, CommitFailed, InvalidTransactionState, NotRunning
 from busway.net.clock import REAL_TIME
 from busway.options import ConsumerOptions, options_from
+from busway.security.choosing import taken
 from busway.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition
 
 logger = logging.getLogger("busway.consumer")
@@ -40,7 +41,7 @@ class Consumer(Positions):
         bootstrap_servers: `host:port`, several with commas or as a list.
         client_id: sent to the brokers.
         listener: called when partitions are assigned, revoked or lost.
-        options: the fields of `ConsumerOptions`.
+        options: the fields of `ConsumerOptions` and of `SecurityOptions`, or `security`, such an object.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Consumer(Positions):
         listener: RebalanceListener | None = None,
         **options: Any,
     ) -> None:
+        security, options = taken(options)
         self.options = options_from(ConsumerOptions, options)
 
         def connect() -> ClusterClient:
@@ -59,6 +61,7 @@ class Consumer(Positions):
                 client_id=client_id,
                 request_timeout_s=self.options.request_timeout_ms / 1000,
                 create_topics=self.options.allow_auto_create_topics,
+                security=security,
             )
 
         self._cluster = connect()
@@ -82,6 +85,7 @@ class Consumer(Positions):
 
         Raises:
             ConnectionFailed: no broker is reachable.
+            AuthenticationFailed: the brokers refuse this client, or their certificates are refused.
             BrokerError: a topic is not available.
             UnsupportedByBroker: the brokers do not support the group_protocol or group_remote_assignor.
         """

@@ -1,16 +1,21 @@
 """One connection to one broker.
 
-Here: the asyncio protocol, correlation of responses, version negotiation.
-Not here: the choice of the broker (`cluster`).
+Here: the asyncio protocol, correlation of responses, version negotiation, opening with TLS and SASL, authenticating
+again before a session ends (KIP-368).
+Not here: the choice of the broker (`cluster`), handshakes and certificates (`tls`), mechanisms (`sasl`).
 """
 
 import asyncio
+import ssl
 from collections import deque
 from typing import Any, Final, TypeVar
 
-from busway.errors import ConnectionFailed, RequestTimedOut, UnsupportedByBroker
+from busway.errors import BuswayError, ConnectionFailed, RequestTimedOut, UnsupportedByBroker
 from busway.net.clock import REAL_TIME
 from busway.net.keepalive import keep_alive
+from busway.net.machine import current_machine
+from busway.net.sasl import ClientSecurity, authenticate
+from busway.net.tls import PLAIN_PORT, explained
 from busway_protocol.apis import ApiKey, api, negotiate, request_header_version, response_header_version
 from busway_protocol.compile import decode, decode_from, encode, encode_chunks
 from busway_protocol.errors import ErrorCode, FrameRefused, ProtocolError
@@ -23,8 +28,26 @@ RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
 """Maximum size of a response; a TLS alert read as a size would be 352 MB."""
 SETUP_TIMEOUT_S: Final = 10.0
 """Bound for dead hosts; Kafka's socket.connection.setup.timeout.ms."""
+SESSION_SHARE: Final = (0.85, 0.95)
+"""Part of a session after which it is renewed, drawn for each; Kafka's numbers."""
+_SASL: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+_TLS_PORT: Final = (
+    "; the port may be one of TLS: set security_protocol to SSL or SASL_SSL, or use the port of its plain listener"
+)
+_SASL_PORT: Final = (
+    "; if the port requires SASL, set security_protocol to SASL_SSL or SASL_PLAINTEXT, and sasl_mechanism"
+)
+_CLIENT_CERTIFICATE: Final = (
+    "; the broker may require a client certificate that its truststore accepts: check ssl_certfile and ssl_keyfile"
+)
 _SOFTWARE: Final = "busway-python"
 _VERSION: Final = "0.1.0"
+
+
+_ALERTS: Final = frozenset({0x1503})
+"""Begin of a TLS alert: its type and major version."""
+_Waiting = tuple[int, int, int, asyncio.Future[Any]]
+"""Correlation id, key, version, future of the response."""
 
 
 class _Protocol(asyncio.Protocol):
@@ -38,12 +61,14 @@ class _Protocol(asyncio.Protocol):
                 self._owner.answered(frame)
         except FrameRefused as refused:
             hint = "; does it speak TLS or another protocol?" if refused.size > RESPONSE_BYTES_MAX else ""
+            if refused.size >> 16 in _ALERTS:
+                hint = f"; it speaks TLS{_TLS_PORT}"
             self._owner.fail(ConnectionFailed(f"{self._owner.name} sent what is no Kafka answer: {refused}{hint}"))
         except ProtocolError as problem:
             self._owner.fail(ConnectionFailed(f"{self._owner.name} sent an answer that cannot be read: {problem}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._owner.fail(ConnectionFailed(f"the connection to {self._owner.name} ended{f': {exc}' if exc else ''}"))
+        self._owner.lost(exc)
 
 
 class Connection:
@@ -53,15 +78,24 @@ class Connection:
         host, port: the broker's address.
         client_id: sent with every request.
         timeout_s: for connecting, and by default for each response.
+        security: TLS and SASL; None is plain text.
     """
 
-    def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float) -> None:
+    def __init__(
+        self, host: str, port: int, *, client_id: str, timeout_s: float, security: ClientSecurity | None = None
+    ) -> None:
         self.name = f"{host}:{port}"
         self._host, self._port = host, port
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._transport: asyncio.Transport | None = None
-        self._waiting: deque[tuple[int, int, int, asyncio.Future[Any]]] = deque()
+        self._security = security
+        self._waiting: deque[_Waiting] = deque()
+        self._held: deque[tuple[_Waiting | None, list[Any]]] | None = None
+        """Requests behind an authentication in progress, with their bytes; None while none is."""
+        self._renew_at_s: float | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self._answers = 0
         self._correlation = 0
         self._ranges: dict[int, tuple[int, int]] = {}
         self._features: dict[str, int] = {}
@@ -80,32 +114,84 @@ class Connection:
     @property
     def waiting(self) -> int:
         """Number of pending requests."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._held or ())
 
     async def connect(self) -> None:
-        """Connect and negotiate versions.
+        """Connect, negotiate versions, authenticate.
 
         Raises:
             ConnectionFailed: the port is closed, or not a Kafka broker's.
+            AuthenticationFailed: certificates or credentials are refused, by the broker or here.
             RequestTimedOut: no response.
         """
-        loop = asyncio.get_running_loop()
-        limit_s = min(self._timeout_s, SETUP_TIMEOUT_S)
-        try:
-            async with REAL_TIME.timeout(limit_s):
-                with REAL_TIME.used():
-                    transport, _ = await loop.create_connection(lambda: _Protocol(self), self._host, self._port)
-        except TimeoutError:
-            raise ConnectionFailed(f"{self.name} did not accept a connection within {limit_s:g} s") from None
-        except OSError as problem:
-            raise ConnectionFailed(f"cannot connect to {self.name}: {problem.strerror or problem}") from None
-        self._transport = transport
+        tls = None if self._security is None else await self._security.tls_context()
+        self._transport = transport = await self._dial(tls)
         keep_alive(transport.get_extra_info("socket"), self._timeout_s)
         try:
             await self._negotiate()
+            if self._security is not None and self._security.options.uses_sasl:
+                await self._authenticate(self._security)
         except BaseException:
             self.close()
             raise
+
+    async def _dial(self, tls: ssl.SSLContext | None) -> asyncio.Transport:
+        loop = asyncio.get_running_loop()
+        limit_s = min(self._timeout_s, SETUP_TIMEOUT_S)
+        options: dict[str, Any] = {} if tls is None else {"ssl": tls, "server_hostname": self._host}
+        plain_port = "" if tls is None else PLAIN_PORT
+        try:
+            async with REAL_TIME.timeout(limit_s):
+                with REAL_TIME.used():
+                    transport, _ = await loop.create_connection(
+                        lambda: _Protocol(self), self._host, self._port, **options
+                    )
+        except TimeoutError:
+            raise ConnectionFailed(
+                f"{self.name} did not accept a connection within {limit_s:g} s{plain_port}"
+            ) from None
+        except (ConnectionResetError, ConnectionAbortedError, BrokenPipeError) as problem:
+            reason = problem.strerror or "the other side closed the connection"
+            raise ConnectionFailed(f"cannot connect to {self.name}: {reason}{plain_port}") from None
+        except OSError as problem:
+            if (refusal := explained(problem, self.name, self._host)) is not None:
+                raise refusal from None
+            raise ConnectionFailed(f"cannot connect to {self.name}: {problem.strerror or problem}") from None
+        return transport
+
+    async def _authenticate(self, security: ClientSecurity) -> None:
+        """Authenticate, and set when to do it again."""
+
+        async def ask(message: Any) -> Any:
+            key = ApiKey(type(message).message_info.api_key)
+            return await self._send(key, self.version(key), message)
+
+        lifetime_ms = await authenticate(ask, security, self.name)
+        least, most = SESSION_SHARE
+        share = least + (most - least) * current_machine().chance.random()
+        self._renew_at_s = REAL_TIME.now_s() + lifetime_ms / 1000 * share if lifetime_ms > 0 else None
+
+    def _renew_if_due(self, key: ApiKey) -> None:
+        """Start to authenticate again before the request that is about to be sent, if it is time.
+
+        An idle connection needs none: brokers look at the session's end when a request comes. Requests that were sent
+        before are answered; those that follow are held, since the broker takes nothing else until it is done.
+        """
+        if self._renew_at_s is None or self._held is not None or key in _SASL or REAL_TIME.now_s() < self._renew_at_s:
+            return
+        self._held = deque()
+        self._renewing = asyncio.get_running_loop().create_task(self._renew(), name="busway-authentication")
+
+    async def _renew(self) -> None:
+        assert self._security is not None
+        try:
+            await self._authenticate(self._security)
+        except BuswayError as problem:
+            self.fail(problem)
+            return
+        held, self._held = self._held, None
+        for waiting, chunks in held or ():
+            self._write(waiting, chunks)
 
     async def _negotiate(self) -> None:
         request = ApiVersionsRequest(client_software_name=_SOFTWARE, client_software_version=_VERSION)
@@ -168,11 +254,15 @@ class Connection:
         head = encode(header, request_header_version(key, version))
         chunks = encode_chunks(message, version)
         size = len(head) + sum(map(len, chunks))
-        self._transport.writelines([size.to_bytes(4, "big") + head, *chunks])
+        waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        waiting = (self._correlation, key, version, waiter) if answer else None
+        self._renew_if_due(key)
+        if self._held is not None and key not in _SASL:
+            self._held.append((waiting, [size.to_bytes(4, "big") + head, *chunks]))
+        else:
+            self._write(waiting, [size.to_bytes(4, "big") + head, *chunks])
         if not answer:
             return None
-        waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.append((self._correlation, key, version, waiter))
         limit = self._timeout_s if timeout_s is None else timeout_s
         try:
             async with REAL_TIME.timeout(limit):
@@ -181,6 +271,13 @@ class Connection:
             problem = RequestTimedOut(f"{self.name} did not answer {api(key).name} within {limit:g} s")
             self.fail(problem)
             raise problem from None
+
+    def _write(self, waiting: _Waiting | None, chunks: list[Any]) -> None:
+        if self._transport is None:
+            return  # it has failed, and the request with it
+        self._transport.writelines(chunks)
+        if waiting is not None:
+            self._waiting.append(waiting)
 
     def answered(self, frame: memoryview) -> None:
         """Pass a response to the oldest pending request: brokers respond in order."""
@@ -200,14 +297,30 @@ class Connection:
         except ProtocolError:
             self._waiting.appendleft((correlation, key, version, waiter))
             raise
+        self._answers += 1
         if not waiter.done():
             waiter.set_result(message)
+
+    def lost(self, problem: Exception | None) -> None:
+        """End the connection after the other side has closed it, or after an error of the socket."""
+        if problem is not None and (refusal := explained(problem, self.name, self._host)) is not None:
+            self.fail(refusal)
+            return
+        text = f"the connection to {self.name} ended{f': {problem}' if problem else ''}"
+        options = None if self._security is None else self._security.options
+        if self._answers == 0:
+            text += f" before the first answer{_TLS_PORT if options is None or not options.uses_tls else _CLIENT_CERTIFICATE}"
+        elif self._answers == 1 and self._waiting and (options is None or not options.uses_sasl):
+            text += f" at the first request{_SASL_PORT}"
+        self.fail(ConnectionFailed(text))
 
     def fail(self, problem: BaseException) -> None:
         """End the connection; pending requests raise `problem`."""
         if self._problem is None:
             self._problem = problem
         waiting, self._waiting = self._waiting, deque()
+        waiting.extend(entry for entry, _ in self._held or () if entry is not None)
+        self._held = None
         for _, _, _, waiter in waiting:
             if not waiter.done():
                 waiter.set_exception(problem)

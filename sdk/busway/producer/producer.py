@@ -21,6 +21,7 @@ from busway.producer.checks import checked_timestamp, size_of
 from busway.producer.partitioner import Partitioner
 from busway.producer.sender import Sender
 from busway.producer.transactions import Transactions
+from busway.security.choosing import taken
 from busway.types import GroupMetadata, OffsetAndMetadata, RecordMetadata, SendOptions, TopicPartition
 from busway_protocol.records.builder import NO_HEADERS, Headers, encode_headers
 
@@ -39,18 +40,17 @@ class Producer:
     Args:
         bootstrap_servers: `host:port`, several with commas or as a list.
         client_id: sent to the brokers.
-        options: the fields of `ProducerOptions`.
+        options: the fields of `ProducerOptions` and of `SecurityOptions`, or `security`, such an object.
     """
 
     def __init__(
         self, bootstrap_servers: Addresses = "localhost:9092", *, client_id: str = "busway", **options: Any
     ) -> None:
+        security, options = taken(options)
         self.options = options_from(ProducerOptions, options)
+        timeout_s = self.options.request_timeout_ms / 1000
         self._cluster = ClusterClient(
-            bootstrap_servers,
-            client_id=client_id,
-            request_timeout_s=self.options.request_timeout_ms / 1000,
-            create_topics=True,
+            bootstrap_servers, client_id=client_id, request_timeout_s=timeout_s, create_topics=True, security=security
         )
         self._accumulator = Accumulator(
             batch_size=self.options.batch_size,
@@ -70,7 +70,7 @@ class Producer:
         With a transactional_id: fence its previous producer and abort that one's open transaction.
 
         Raises:
-            ConnectionFailed: no broker is reachable.
+            ConnectionFailed: no broker is reachable, or it refuses this client (AuthenticationFailed).
             ProducerFenced, TransactionFailed: the transactional id is refused.
         """
         self._wall_ms = current_machine().wall_ms

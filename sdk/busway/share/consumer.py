@@ -15,6 +15,7 @@ from busway.cluster.client import Addresses, ClusterClient
 from busway.errors import AcknowledgementFailed, NotRunning
 from busway.net.clock import REAL_TIME
 from busway.options import ShareConsumerOptions, options_from
+from busway.security.choosing import taken
 from busway.share.acquired import ACCEPT, REJECT, RELEASE, RENEW
 from busway.share.fetcher import ShareFetcher
 from busway.share.membership import ShareMember
@@ -41,7 +42,7 @@ class ShareConsumer:
         bootstrap_servers: `host:port`, several with commas or as a list.
         group_id: the share group.
         client_id: sent to the brokers.
-        options: the fields of `ShareConsumerOptions`.
+        options: the fields of `ShareConsumerOptions` and of `SecurityOptions`, or `security`, such an object.
     """
 
     def __init__(
@@ -54,10 +55,14 @@ class ShareConsumer:
     ) -> None:
         if not topics:
             raise ValueError("a share consumer takes the records of at least one topic: name it")
+        security, options = taken(options)
         self.options = options_from(ShareConsumerOptions, {"group_id": group_id, **options})
         self._wanted = frozenset(topics)
         self._cluster = ClusterClient(
-            bootstrap_servers, client_id=client_id, request_timeout_s=self.options.request_timeout_ms / 1000
+            bootstrap_servers,
+            client_id=client_id,
+            request_timeout_s=self.options.request_timeout_ms / 1000,
+            security=security,
         )
         self._member = ShareMember(
             self._cluster,
@@ -83,6 +88,7 @@ class ShareConsumer:
 
         Raises:
             ConnectionFailed: no broker is reachable.
+            AuthenticationFailed: the brokers refuse this client, or their certificates are refused.
             BrokerError: a topic is not available.
             NotRunning: it is already running.
         """

@@ -14,7 +14,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=100, help="how many")
     parser.add_argument("--voters", type=int, default=3, help="how many controllers there are")
     asked = parser.parse_args()
-    began, elections, answered, failed = time.process_time(), 0, 0, 0
+    began, elections, answered, installed, failed = time.process_time(), 0, 0, 0, 0
     print(f"seeds {asked.first} to {asked.first + asked.seeds - 1}")
     for seed in range(asked.first, asked.first + asked.seeds):
         try:
@@ -25,8 +25,9 @@ def main() -> int:
         else:
             elections += len(done.invariants.leaders)
             answered += len(done.invariants.answers)
+            installed += done.invariants.installed
     print(
-        f"{failed} of {asked.seeds} failed; {elections} elections, {answered} commands answered, {time.process_time() - began:.0f} s of a processor"
+        f"{failed} of {asked.seeds} failed; {elections} elections, {answered} commands answered, {installed} snapshots installed, {time.process_time() - began:.0f} s of a processor"
     )
     return 1 if failed else 0
 

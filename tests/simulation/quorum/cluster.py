@@ -7,6 +7,7 @@ command must be carried out that all nodes follow.
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from typing import Any
 
 from busway_bus.kernel.decision import Decision
@@ -15,11 +16,14 @@ from busway_bus.log.partition_log import PartitionLog
 from busway_bus.log.store import LogStore
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, ConfigRecord
+from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.driver import QuorumDriver
 from busway_bus.quorum.election_file import ElectionFile
 from busway_bus.quorum.metadata_log import MetadataLog
 from busway_bus.quorum.metadata_snapshots import MetadataSnapshots, SnapshotLimits
+from busway_bus.quorum.ready import SnapshotPart
 from busway_bus.quorum.settings import QuorumSettings
+from busway_bus.quorum.snapshot_download import SnapshotDownload
 from busway_bus.quorum.voters import ReplicaKey, VoterSet
 from busway_bus.testing.sim_disk import Content
 from busway_bus.testing.sim_files import SimFiles
@@ -40,6 +44,7 @@ SETTINGS = QuorumSettings(
 FAULTS_S = 5.0
 HEALED_WITHIN_S = 20.0
 BROKER_RESOURCE = 4
+OBSERVER = 100
 STEPS_MAX = 400_000
 
 
@@ -79,6 +84,11 @@ class Controller:
         kept = getattr(directory, "on_disk", {}).get(name)
         return bytes(node.on_disk) if isinstance(node, Content) and kept is node else b""
 
+    def has_on_disk(self, content: bytes) -> bool:
+        """Whether a segment has this, as a power cut leaves it."""
+        names = getattr(self.disk._find(f"{TOPIC}-0"), "on_disk", {})
+        return any(content in self.on_disk(f"{TOPIC}-0/{name}") for name in names if name.endswith(".log"))
+
     async def start(self) -> None:
         """Begin a life, on the disk as it is."""
         self.lives += 1
@@ -86,6 +96,11 @@ class Controller:
         self.process = self.cluster.world.process(self.name)
         with contextlib.suppress(Crashed):
             await self.process.run(self._begin)
+
+    def wipe(self) -> None:
+        """Give it an empty disk, as a new node has."""
+        self.disk = SimFiles(self.cluster.world.chance(f"{self.name}/disk/{self.lives}"))
+        self.disk.waits = self._wait
 
     async def _begin(self) -> None:
         machine = PROCESS.get().machine
@@ -97,15 +112,17 @@ class Controller:
             drivers.append(
                 QuorumDriver(
                     me=ReplicaKey(self.id, store.identity.directory_id),
-                    voters=VoterSet.fixed(self.cluster.ids),
+                    voters=VoterSet.fixed(self.cluster.voter_ids),
                     partition_log=partition_log,
                     truncate=lambda offset: store.truncate((TOPIC, 0), offset, machine.wall_ms()),
+                    restart=lambda offset: store.restart((TOPIC, 0), offset, machine.wall_ms()),
                     snapshots=snapshots,
+                    download=FragileDownload(self, snapshots),
                     election_file=ElectionFile(self.disk, f"{TOPIC}-0"),
                     flusher=flusher,
                     machine=machine,
                     transport=Wire(self),
-                    settings=SETTINGS,
+                    settings=self.cluster.settings,
                     cluster_id="a cluster",
                     on_lost=self._lost,
                 )
@@ -116,7 +133,7 @@ class Controller:
         self.metadata = MetadataLog(store, flusher, machine, limits, make)
         self.metadata.allow_snapshots(lambda: False)
         self.driver = drivers[0]
-        self.checked_offset = 0
+        self.checked_offset = self.driver.core.high_watermark
         self.metadata.watch(self._published)
         self.driver.begin(Watched(self, self.metadata))
 
@@ -140,6 +157,39 @@ class Controller:
             self.disk.power_off()
 
 
+class FragileDownload(SnapshotDownload):
+    """A download whose node crashes at one of its steps on the disk, now and then."""
+
+    def __init__(self, controller: Controller, snapshots: MetadataSnapshots) -> None:
+        super().__init__(controller.disk, f"{TOPIC}-0", snapshots)
+        self._controller = controller
+
+    def _may_crash(self, when: str, steps: int) -> None:
+        controller, cluster = self._controller, self._controller.cluster
+        chance = cluster.world.chance(f"{controller.name}/{when}/{controller.lives}/{cluster.invariants.installed}")
+        if not cluster.faults or chance.random() >= cluster.fragile:
+            return
+        power = chance.random() < 0.5
+
+        def crash() -> None:
+            controller.crash(power=power)
+            asyncio.get_running_loop().call_later(chance.uniform(0.05, 0.5), cluster.restart, controller)
+
+        steps = chance.choice((3, 8, steps))
+        controller.disk.steps_left, controller.disk.on_cut = chance.randrange(steps), crash
+
+    def write(self, part: SnapshotPart) -> None:
+        """See `quorum.snapshot_download`."""
+        super().write(part)
+        if part.last:
+            self._may_crash("check", 3)
+
+    def name(self, snapshot: SnapshotId) -> None:
+        """See `quorum.snapshot_download`."""
+        self._may_crash("name", 20)
+        super().name(snapshot)
+
+
 class Watched:
     """The owner of a log, looked at."""
 
@@ -158,6 +208,11 @@ class Watched:
     def withdrawn(self, offset: int, problem: KafkaError) -> None:
         """See `metadata.committing.Owner`."""
         self._metadata.withdrawn(offset, problem)
+
+    def loaded(self, snapshot: SnapshotId) -> None:
+        """See `metadata.committing.Owner`."""
+        self._controller.cluster.check(lambda seen: seen.loads(self._controller, snapshot))
+        self._metadata.loaded(snapshot)
 
     def committed(self, offset: int) -> None:
         """See `metadata.committing.Owner`."""
@@ -204,7 +259,7 @@ class Cluster:
     def __init__(self, seed: int, *, voters: int = 3) -> None:
         self.world = World(seed, steps_max=STEPS_MAX)
         self.chance = self.world.chance("plan")
-        self.ids = tuple(range(1, voters + 1))
+        self.voter_ids = tuple(range(1, voters + 1))
         self.snapshot_bytes = self.chance.choice((1, 300, 1_000_000))
         self.drop = self.chance.choice((0.0, 0.0, 0.05, 0.2))
         self.delay_s = self.chance.choice((0.001, 0.01, 0.1))
@@ -212,10 +267,13 @@ class Cluster:
             ("kill", "power", "power_all", "isolate", "one_way", "freeze", "slow", "full"), 4
         )
         self.fault_every_s = self.chance.choice((0.3, 0.8, 2.0))
+        self.settings = replace(SETTINGS, fetch_snapshot_max_bytes=self.chance.choice((40, 300, 1_000_000)))
+        self.ids = (*self.voter_ids, OBSERVER) if self.chance.random() < 0.3 else self.voter_ids
+        self.fragile = self.chance.choice((0.0, 0.5))
         self.cut: set[tuple[int, int]] = set()
         self.faults = True
         self.controllers = {node_id: Controller(self, node_id) for node_id in self.ids}
-        self.invariants = Invariants(self.controllers.values())
+        self.invariants = Invariants(self.controllers.values(), self.voter_ids)
         self.violation: Exception | None = None
         self.numbers = 0
         self.refused = 0
@@ -287,11 +345,11 @@ class Cluster:
         match kind:
             case "kill" | "power":
                 controller.crash(power=kind == "kill")
-                asyncio.get_running_loop().call_later(self.chance.uniform(0.05, 1.5), self._restart, controller)
+                asyncio.get_running_loop().call_later(self.chance.uniform(0.05, 1.5), self.restart, controller)
             case "power_all":
                 for each in self.controllers.values():
                     each.crash(power=False)
-                    asyncio.get_running_loop().call_later(self.chance.uniform(0.05, 1.5), self._restart, each)
+                    asyncio.get_running_loop().call_later(self.chance.uniform(0.05, 1.5), self.restart, each)
             case "isolate":
                 self.cut = {(a, b) for a in self.ids for b in self.ids if (a == controller.id) != (b == controller.id)}
             case "one_way":
@@ -310,13 +368,16 @@ class Cluster:
     def _make_room(self, controller: Controller) -> None:
         controller.disk.faults.capacity = None
 
-    def _restart(self, controller: Controller) -> None:
+    def restart(self, controller: Controller) -> None:
+        """Begin a new life, if it has none."""
         if not controller.up:
             self._starting = asyncio.ensure_future(self._start(controller))
 
     async def _start(self, controller: Controller) -> None:
         controller.disk.faults.capacity = None
         if not controller.up:
+            if controller.id == OBSERVER and self.faults and self.chance.random() < 0.5:
+                controller.wipe()
             await controller.start()
 
     # A run

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import from_bytes
+from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.election_file import election_from_text
 from busway_bus.quorum.votes import majority
 from busway_protocol.messages.quorum import VoteRequest, VoteResponse
@@ -19,7 +20,6 @@ from busway_protocol.records.record import decode_records
 if TYPE_CHECKING:
     from tests.simulation.quorum.cluster import Controller
 
-LOG = f"__cluster_metadata-0/{0:020d}.log"
 ELECTION = "__cluster_metadata-0/quorum-state"
 
 
@@ -39,19 +39,31 @@ class Batch(NamedTuple):
 class Invariants:
     """The memory of the checks."""
 
-    def __init__(self, controllers: Iterable["Controller"]) -> None:
-        self.controllers = tuple(controllers)
+    def __init__(self, controllers: Iterable["Controller"], voters: tuple[int, ...]) -> None:
+        self.controllers = tuple(controller for controller in controllers if controller.id in voters)
         self.committed: list[Batch] = []
         self.images: dict[int, ClusterImage] = {0: ClusterImage()}
         self.leaders: dict[int, int] = {}
         self.votes: dict[tuple[int, int], int] = {}
         self.answers: dict[int, int] = {}
-        self.published = 0
+        self.published = self.installed = 0
 
     def leads(self, controller: "Controller", epoch: int) -> None:
         """An epoch has one leader."""
         if self.leaders.setdefault(epoch, controller.id) != controller.id:
             raise Violation(f"epoch {epoch} is led by node {self.leaders[epoch]} and by node {controller.id}")
+
+    def loads(self, controller: "Controller", snapshot: SnapshotId) -> None:
+        """A snapshot is of committed records, ends at a batch of its epoch, and replaces a log that has less."""
+        last = [batch for batch in self.committed if batch.next_offset == snapshot.offset]
+        if not last or last[0].epoch != snapshot.epoch:
+            raise Violation(f"node {controller.id} installs {snapshot}, and {last} was committed there")
+        if snapshot.offset < controller.checked_offset:
+            raise Violation(f"node {controller.id} installs {snapshot} and had committed {controller.checked_offset}")
+        if (controller.log.start_offset, controller.log.end_offset) != (snapshot.offset, snapshot.offset):
+            raise Violation(f"node {controller.id} installs {snapshot}, and its log has other records yet")
+        controller.checked_offset = snapshot.offset
+        self.installed += 1
 
     def commits(self, controller: "Controller", offset: int) -> None:
         """What a node calls committed is what all others do, and is on a majority's disks."""
@@ -77,7 +89,7 @@ class Invariants:
     def _is_first(self, controller: "Controller", batch: Batch) -> None:
         if self.committed and self.committed[-1].next_offset != batch.base_offset:
             raise Violation(f"{batch} does not follow on {self.committed[-1]}")
-        holders = [other.id for other in self.controllers if batch.content in other.on_disk(LOG)]
+        holders = [other.id for other in self.controllers if other.has_on_disk(batch.content)]
         if len(holders) < majority(len(self.controllers)):
             raise Violation(f"node {controller.id} commits {batch}, which is on the disks of {holders} alone")
         self.committed.append(batch)

@@ -6,9 +6,15 @@ core are beside its own simulation.
 """
 
 import asyncio
+import functools
 from typing import Any, Final
 
+from busway_bus.metadata.snapshot import SnapshotId
+from busway_bus.quorum.log_view import Diverging
+from busway_bus.quorum.metadata_snapshots import PART
+from busway_bus.quorum.snapshot_download import INSTALL
 from busway_bus.quorum.votes import majority
+from busway_bus.scheduling.off_loop import off_loop
 from tests.simulation.planting import Planted
 
 
@@ -80,6 +86,61 @@ def _never_cuts(original: Any) -> Any:
     return change
 
 
+def _emptied_first(_: Any) -> Any:
+    async def snapshot(self: Any, change: Any) -> None:
+        if change.part is not None:
+            self._after = functools.partial(
+                self._downloaded,
+                change.part,
+                await off_loop(functools.partial(self._download.check, change.part.snapshot)),
+            )
+            return
+        self._restart(change.install.offset)
+        await off_loop(functools.partial(self._download.name, change.install))
+        self._download.installed(change.install)
+        self._installed(change.install)
+        await off_loop(self._download.finish)
+
+    return snapshot
+
+
+def _part_is_loaded(original: Any) -> Any:
+    def settle(files: Any, directory: str, snapshots: Any, restart: Any) -> None:
+        for name in files.list(directory):
+            if name.endswith(PART):
+                snapshot = SnapshotId.from_name(name.removesuffix(".part"))
+                files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix('.part')}")
+                snapshots.sizes[snapshot] = files.sizes(directory)[name.removesuffix(".part")]
+        original(files, directory, snapshots, restart)
+
+    return settle
+
+
+def _install_is_not_noted(original: Any) -> Any:
+    def name(self: Any, snapshot: Any) -> None:
+        original(self, snapshot)
+        self._files.remove(f"{self._directory}/{INSTALL}")
+        self._files.sync_directory(self._directory)
+
+    return name
+
+
+def _counts_before_it_is_installed(original: Any) -> Any:
+    def restarted(self: Any, snapshot: Any, size: int) -> None:
+        original(self, snapshot, size)
+        self.flushed_offset = snapshot.offset
+
+    return restarted
+
+
+def _names_no_snapshot(_: Any) -> Any:
+    def where_parted(self: Any, offset: int, epoch: int) -> Any:
+        end = self.end_of(epoch)
+        return None if end.epoch == epoch and end.offset >= offset else Diverging(end)
+
+    return where_parted
+
+
 _WRITER, _LOG = "busway_bus.quorum.log_writer:LogWriter", "busway_bus.quorum.metadata_log:MetadataLog"
 PLANTED: Final = (
     Planted(
@@ -121,6 +182,31 @@ PLANTED: Final = (
         "start_assumes_committed",
         "a start treats its whole log as committed",
         (("busway_bus.quorum.metadata_store:MetadataStore.__init__", _starts_with_all),),
+    ),
+    Planted(
+        "emptied_first",
+        "the log is emptied before the snapshot that replaces it has its name",
+        ((f"{_WRITER}._snapshot", _emptied_first),),
+    ),
+    Planted(
+        "part_is_loaded",
+        "a download that a crash cut off counts as a snapshot",
+        (("busway_bus.quorum.metadata_store:settle", _part_is_loaded),),
+    ),
+    Planted(
+        "install_is_not_noted",
+        "a start does not know that a snapshot was to replace the log",
+        (("busway_bus.quorum.snapshot_download:SnapshotDownload.name", _install_is_not_noted),),
+    ),
+    Planted(
+        "counts_before_it_is_installed",
+        "what a snapshot covers is applied while it replaces the log",
+        (("busway_bus.quorum.log_view:LogView.restarted", _counts_before_it_is_installed),),
+    ),
+    Planted(
+        "names_no_snapshot",
+        "a follower behind the beginning of the log gets no snapshot id",
+        (("busway_bus.quorum.log_view:LogView.where_parted", _names_no_snapshot),),
     ),
     Planted("log_not_truncated", "a diverging log is not truncated", ((f"{_WRITER}._change", _never_cuts),)),
 )

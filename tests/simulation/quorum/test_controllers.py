@@ -7,7 +7,8 @@ from tests.simulation.quorum.cluster import run
 from tests.simulation.quorum.planted import PLANTED
 
 SEEDS = 24
-SEARCHED = 30
+SEARCHED = 100
+"""Twice as many seeds as the bug took that was found last."""
 STEP = 6
 
 

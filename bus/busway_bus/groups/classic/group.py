@@ -1,11 +1,10 @@
 """A classic consumer group as a state machine without clock or socket.
 
-Here: the effects of requests and time (KIP-62, KIP-345, KIP-394, KIP-814, sync timeout of KAFKA-13418).
-Not here: states (`states`), members (`members`), refusals of joins (`join_checks`), commit checks (`state`), offsets
-(`shard`), storage and waiting (the coordinator's runtime).
+Here: the effects of requests and time (KIP-62, KIP-345, KIP-394, KIP-814, KAFKA-13418).
+Not here: states (`states`), members (`members`), refusals (`join_checks`, `state`), offsets (`shard`).
 
-Only `apply` changes a stored generation, live and in a replay. Members that gather for the next one are lost with the
-coordinator, as in Kafka. If a record cannot be written, the state stays: members or the clock trigger it again.
+Only `apply` changes a stored generation. Members that gather for the next one are lost with the coordinator, as in
+Kafka. If a record cannot be written, the state stays: members or the clock retry.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,15 +24,11 @@ from busway_protocol.errors import ErrorCode
 
 R = TypeVar("R")
 WRITE_AGAIN_MS: Final = 1_000
-"""Delay before an empty generation is rewritten after a failed append: no member triggers it."""
+"""Delay before an empty generation is rewritten after a failed append."""
 
 
 class ClassicGroup(ClassicView):
-    """A classic group.
-
-    Attributes:
-        put_out: called with each removed member.
-    """
+    """A classic group; `put_out` is called with each removed member."""
 
     def __init__(self, group_id: str, limits: GroupLimits, new_id: Callable[[str], str]) -> None:
         super().__init__(group_id, limits.memory)
@@ -173,7 +168,6 @@ class ClassicGroup(ClassicView):
     # Syncing
 
     def sync(self, request: Sync, waiter: Waiter, now: int) -> Decision[SyncResult | Unanswered]:
-        """Send or fetch assignments; no reply before the leader's."""
         return self._decided(self._sync(request, waiter, now))
 
     def _sync(self, request: Sync, waiter: Waiter, now: int) -> SyncResult | Unanswered:
@@ -213,7 +207,7 @@ class ClassicGroup(ClassicView):
     # Heartbeats and leaving
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
-        """Extend a member's session; REBALANCE_IN_PROGRESS if it has to rejoin."""
+        """Extend a session; REBALANCE_IN_PROGRESS if the member must rejoin."""
         error = self.check_member(member_id, instance_id, generation)
         if error is not ErrorCode.NONE:
             return error
@@ -246,7 +240,6 @@ class ClassicGroup(ClassicView):
         return responses
 
     def abandon(self) -> list[Waiter]:
-        """Return all waiters, unanswered: the group has another coordinator."""
         self.roster.pending.clear()
         joins = [self.roster.take_join(member) for member in self.roster]
         syncs = [member.sync for member in self.roster]
@@ -393,7 +386,7 @@ class ClassicGroup(ClassicView):
         """Apply a record; None is the group's tombstone.
 
         Members first seen in a replay get one session timeout from `now`. A generation without a leader, written by
-        `downgrade`, makes all members rejoin: a member left, and its partitions are unassigned.
+        `downgrade`, makes all members rejoin.
         """
         if value is None:
             self.roster.pending.clear()

@@ -1,6 +1,5 @@
 """One member of a classic group.
 
-Here: its state.
 Not here: the effects of requests (`group`).
 """
 
@@ -25,7 +24,7 @@ class Member:
     Attributes:
         client_host: shown to users; a static member keeps its first one, as in Kafka.
         host: of its last join; its quota is charged.
-        from_log: only known from its record, without a join here.
+        from_log: known from its record, without a join here.
         counted: charged host and bytes.
     """
 
@@ -51,7 +50,7 @@ class Member:
 
     @property
     def parked(self) -> bool:
-        """Whether it has a pending request, and is thus alive."""
+        """Whether it has a pending request."""
         return self.join is not None or self.sync is not None
 
     def metadata(self, protocol: str | None) -> bytes:

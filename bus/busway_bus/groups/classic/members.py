@@ -1,6 +1,6 @@
 """The members of a classic group.
 
-Here: sessions, unused handed-out ids, static members, the leader, common protocols.
+Here: sessions, handed-out ids, static members, the leader, common protocols.
 Not here: states, deadlines, replies (`group`).
 """
 
@@ -23,7 +23,7 @@ class Roster:
     """The members of one group.
 
     Attributes:
-        members: by member id, in joining order.
+        members: by id, in joining order.
         pending: handed-out member id → expiry in ms (KIP-394).
         joining: number of members with a pending join.
     """
@@ -71,7 +71,6 @@ class Roster:
             self._static[member.instance_id] = member.member_id
 
     def remove(self, member_id: str) -> Member:
-        """Remove a member without a pending request."""
         member = self.members.pop(member_id)
         assert not member.parked, member_id
         self._count_protocols(member, -1)
@@ -128,9 +127,7 @@ class Roster:
     def adopt(
         self, written: Sequence[MemberMetadata], protocol: str | None, now: int, successor: Member | None = None
     ) -> bool:
-        """Replay a record's members; True if some were added or removed.
-
-        A known member keeps what is not in the record.
+        """Replay a record's members; True if some were added or removed. Known ones keep what is not in the record.
 
         Args:
             now: session start of new members.
@@ -198,10 +195,7 @@ class Roster:
         return self._usage.fits({host: more_bytes})
 
     def has_room_for(self, assignments: Sequence[tuple[str, bytes]], host: str) -> bool:
-        """Check that each member may hold its assignment.
-
-        An unknown member's counts for the sending host.
-        """
+        """Check that each member may hold its assignment; an unknown one is charged to the sender's host."""
         more: Counter[str] = Counter()
         for member_id, assignment in assignments:
             member = self.members.get(member_id)
@@ -234,7 +228,6 @@ class Roster:
         return any(self._speakers[name] == len(self.members) for name, _ in protocols)
 
     def vote(self) -> str:
-        """Return the common protocol that most members prefer."""
         common = self.common_protocols()
         assert common, "a member without a common protocol is never let in"
         votes: dict[str, int] = {}
@@ -252,7 +245,7 @@ class Roster:
         return outcome
 
     def subscriptions(self, protocol_type: str | None, protocol: str | None) -> frozenset[str] | None:
-        """Return the topics of all members; None if undecodable or too many.
+        """Return all members' topics; None if undecodable or too many.
 
         They replace the previous ones in the accounted memory.
         """

@@ -40,7 +40,7 @@ class ClassicView(Group):
 
     @property
     def listed_type(self) -> str:
-        """The members' protocol type; empty for a group with offsets only."""
+        """The protocol type; empty for a group with offsets only."""
         return self.protocol_type or ""
 
     @property
@@ -49,12 +49,10 @@ class ClassicView(Group):
 
     @property
     def unused(self) -> bool:
-        """Whether it has neither members nor handed-out member ids."""
         return self.empty and not self.roster.pending
 
     @property
     def replaceable(self) -> bool:
-        """Whether it never had a member."""
         return self.unused and self.protocol_type is None and self.generation == 0
 
     @property
@@ -103,7 +101,7 @@ class ClassicView(Group):
         return error
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Allow every fetch: classic members do not identify themselves."""
+        """Allow every fetch."""
 
     def check_offset_delete(self) -> None:
         """Allow it for consumers or an empty group; raise NON_EMPTY_GROUP."""
@@ -111,10 +109,10 @@ class ClassicView(Group):
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def ages_from(self, topic: str, committed: CommittedOffset) -> int | None:
-        """Return when an offset began to age; None while needed.
+        """Return when an offset began to age, ms; None while needed.
 
-        Without members: when the last one left, or a later commit (Kafka would drop an offset that an administrator set
-        on a long empty group). With members: the commit, for topics without subscribers.
+        Without members: when the last one left, or a later commit (Kafka drops an administrator's commit to a long
+        empty group). With members: the commit, for topics without subscribers.
         """
         if self.protocol_type is None:
             # Committed by a consumer without group membership.

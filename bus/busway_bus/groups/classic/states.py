@@ -13,8 +13,8 @@ from busway_bus.kernel.transitions import Table
 class State(Enum):
     """The states, with Kafka's names.
 
-    Empty: no members, maybe offsets. PreparingRebalance: until all have rejoined or the deadline. CompletingRebalance:
-    the leader's assignment is pending. Stable: all have it. Dead: deleted.
+    PreparingRebalance: until all have rejoined or the deadline. CompletingRebalance: the leader's assignment is
+    pending.
     """
 
     EMPTY = "Empty"

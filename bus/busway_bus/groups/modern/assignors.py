@@ -1,8 +1,8 @@
 """The assignors of Kafka's brokers (KIP-848).
 
 Here: `uniform` and `range`, computed in steps from their arguments alone.
-Not here: when a target assignment is due (`consumer_target`), reconciliation (`reconcile`). Memory grows with members,
-partitions and different subscriptions, not with the topics of all members.
+Not here: reconciliation (`reconcile`). Memory grows with members, partitions and different subscriptions, not with the
+topics of all members.
 """
 
 import heapq
@@ -59,10 +59,7 @@ Assignor = Callable[[Sequence[Subscriber], Partitions], Assigning]
 
 
 def assign_range(members: Sequence[Subscriber], partitions: Partitions) -> Assigning:
-    """Assign a range of each topic's partitions to each subscriber.
-
-    Static members first, by instance id.
-    """
+    """Assign a range of each topic's partitions; static members first, by instance id."""
     ordered = sorted(members, key=lambda member: (member.instance_id is None, member.instance_id or member.member_id))
     pace = Pace(ASSIGNED_PER_STEP_MAX)
     readers: dict[UUID, int] = {}
@@ -104,7 +101,7 @@ def assign_uniform(members: Sequence[Subscriber], partitions: Partitions) -> Ass
 
 
 def _to_equals(members: Sequence[Subscriber], topics: Sequence[UUID], partitions: Partitions) -> Assigning:
-    """Assign by quota among members with equal subscriptions; kept partitions count."""
+    """Assign by quota among members with equal subscriptions."""
     pace = Pace(ASSIGNED_PER_STEP_MAX)
     each, more = divmod(sum(partitions[topic_id] for topic_id in topics), len(members))
     kept: dict[str, dict[UUID, list[int]]] = {}

@@ -1,7 +1,7 @@
 """The computation of a consumer group's target assignment in steps.
 
-Here: the assignors' input, a group's amount of work, a running group's plan.
-Not here: the assignors, when it is due, storing it (`consumer_target`).
+Here: the assignors' input, a running plan.
+Not here: when it is due, storing it (`consumer_target`).
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -25,8 +25,8 @@ class Plan:
     """A target assignment, computed from a group's state at one moment.
 
     Attributes:
-        group: a later one of the same name does not match.
-        epoch, instances: the group's epoch and static members' instance ids at that moment.
+        group: not a later one of the same name.
+        epoch, instances: the group's epoch and instance ids then.
     """
 
     group: Any

@@ -2,7 +2,7 @@
 
 Here: joining, heartbeats, leaving, raising the epoch.
 Not here: the state (`consumer_state`), target assignments (`consumer_target`), reconciliation (`reconcile`), resolving
-regular expressions (the coordinator). Nothing stored changes here: methods return the records for it.
+regular expressions (the coordinator). Methods return records, and change nothing stored.
 """
 
 from collections import Counter
@@ -46,7 +46,7 @@ class ConsumerGroup(ConsumerTarget):
         """The topics last compared with the group, and its epoch after that."""
         self._resolved_in: object = None
         self._resolved_ms: int | None = None
-        """Last resolution of all regular expressions; unchanged matches have older records."""
+        """Last resolution of all regular expressions."""
         self._too_wide: set[str] = set()
         """Regular expressions whose matches exceed the memory limit."""
         self._asked_ms: int | None = None
@@ -92,7 +92,7 @@ class ConsumerGroup(ConsumerTarget):
     ) -> tuple[ConsumerMember, bool]:
         """Update a member and reconcile it by one step.
 
-        A due target assignment is computed, or must be planned: then the second value is True.
+        A due target assignment is computed; the second value is True if it must be planned instead.
 
         Raises:
             KafkaError: GROUP_MAX_SIZE_REACHED, INVALID_REGULAR_EXPRESSION, or as `reconcile`.
@@ -161,7 +161,7 @@ class ConsumerGroup(ConsumerTarget):
     def _next_epoch(
         self, member: ConsumerMember, updated: ConsumerMember, records: list[Change], *, raise_it: bool
     ) -> int:
-        """Return the group's next epoch, raised after changed subscriptions or topics."""
+        """Return the epoch, raised after changed subscriptions or topics."""
         inputs, seen_epoch = self._seen
         if not raise_it and inputs is self._topics.hash_inputs and self.epoch >= seen_epoch:
             return self.epoch
@@ -314,7 +314,7 @@ class ConsumerGroup(ConsumerTarget):
     def _unresolved(self, member: ConsumerMember, updated: ConsumerMember, now: int) -> tuple[str, ...]:
         """Return the regular expressions to resolve now.
 
-        All, if one is new, topics were created or deleted, or the last resolution is too old.
+        All, if one is new, topics changed, or the last resolution is too old.
         """
         regexes = self.regexes.copy()
         if member.member_id in self.members and member.regex:

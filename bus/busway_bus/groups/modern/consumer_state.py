@@ -1,6 +1,6 @@
 """The state of a consumer group (KIP-848), as its records make it.
 
-Here: applying records, owners of partitions, overdue members, checks of offset operations.
+Here: applying records, overdue members, checks of offset operations.
 Not here: the base (`group`), operations (`consumer_group`).
 """
 
@@ -45,7 +45,7 @@ class Resolved:
     """The matches of a regular expression.
 
     Attributes:
-        version: of the searched image; rises when topics are created.
+        version: of the searched image.
         timestamp_ms: of the resolution.
     """
 
@@ -61,12 +61,11 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         regexes: number of subscribers by regular expression.
         resolved: matches by regular expression.
         by_regex: number of regular expressions that match a topic.
-        matches: matching names, charged to no host and separate from the members' sets: otherwise a host's bytes
-            would depend on the order of additions, and differ after a restart.
+        matches: matching names, charged to no host: a host's bytes would depend on the order of additions.
         assignors: number of members that prefer each.
         speakers: number of classic members by supported protocol.
-        owners: member ids by topic id and partition; an owned partition is assigned to no other member.
-        old_metadata: whether a record from Kafka before 4.1 exists.
+        owners: member ids by topic id and partition.
+        old_metadata: a record from Kafka before 4.1 exists.
     """
 
     kind = GroupKind.CONSUMER
@@ -177,8 +176,8 @@ class ConsumerView(ModernGroup[ConsumerMember]):
     def _watch_revocation(self, before: ConsumerMember | None, member: ConsumerMember, now: int) -> None:
         """Start or stop a member's revocation timeout.
 
-        It is the rebalance timeout, from the notification on. Classic members have other timeouts; a static member that
-        left temporarily has only its session's.
+        It is the rebalance timeout. Classic members have other timeouts; a static member that left temporarily has only
+        its session's.
         """
         left = member.epoch == STATIC_LEAVE_EPOCH
         if member.state is not MemberState.UNREVOKED or member.classic is not None or left:
@@ -242,7 +241,7 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         return min((moment for moment in moments if moment is not None), default=None)
 
     def overdue(self, now: int) -> list[str]:
-        """Return members whose session or revocation timeout expired."""
+        """Return members with expired session or revocation timeout."""
         late = dict.fromkeys([*self.expired(now), *self._revocations.late(now, self.members)])
         return [member_id for member_id in late if member_id in self.members]
 
@@ -251,8 +250,8 @@ class ConsumerView(ModernGroup[ConsumerMember]):
     def check_commit(self, committer: Committer, now: int) -> PlaceCheck | None:
         """Check that offsets may be committed.
 
-        A member may commit in its epoch, and in an earlier one for partitions that it has owned since: the returned
-        function checks these. Any client may commit to an empty group.
+        A member may commit in its epoch, and in an earlier one for partitions owned since: the returned function checks
+        these. Any client may commit to an empty group.
 
         Raises:
             KafkaError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH (ILLEGAL_GENERATION in a transaction or for a classic

@@ -1,7 +1,7 @@
 """The target assignment of a consumer group, at once or in steps.
 
-Here: when it is due, and a large group's plan; its epoch may be behind the group's meanwhile, as in Kafka.
-Not here: the group's epoch (`consumer_group`), the computation (`balance`), reconciliation (`reconcile`).
+Here: when it is due, and a large group's plan.
+Not here: the computation (`balance`), reconciliation (`reconcile`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -52,8 +52,8 @@ class ConsumerTarget(ConsumerView):
     ) -> tuple[int, Assignment, bool]:
         """Return the target assignment's epoch and the member's part.
 
-        It is computed if the epoch was raised and the assignment interval is over. For a large group the third value is
-        True: it must be planned.
+        It is computed if the epoch was raised and the assignment interval is over; for a large group the third value is
+        True instead: plan it.
         """
         replaced = self.static_member(updated.instance_id)
         before = updated if replaced is None else replaced
@@ -109,7 +109,7 @@ class ConsumerTarget(ConsumerView):
     def planned(self, plan: Plan, part: Mapping[str, Assignment], now: int, *, last: bool) -> Decision[bool]:
         """Store a part of a plan; False if it is obsolete.
 
-        The last part puts it in force. Members that left get nothing; a static member's successor gets its part.
+        The last part puts it in force. A static member's successor gets its part.
         """
         if self.over or not self.members or self.target_epoch >= plan.epoch:
             return Decision(reply=False)

@@ -1,8 +1,8 @@
 """The base of consumer groups (KIP-848) and share groups (KIP-932).
 
 Here: members with epochs, sessions and subscriptions; the group's epoch, target assignment and metadata hash.
-Not here: heartbeats and reconciliation (`consumer_group`), assignors, records (`records`). All except sessions is
-stored in the log, and changes only by a subclass's `apply`.
+Not here: heartbeats (`consumer_group`), assignors, records (`records`). All except sessions changes only by a
+subclass's `apply`.
 """
 
 from collections import Counter
@@ -30,8 +30,7 @@ PARTITION_BYTES: Final = 16
 class ModernState(Enum):
     """The states of a group with Kafka's names.
 
-    Empty: no members. Assigning: the epoch has no target assignment yet. Reconciling: a member differs from its target.
-    Stable: none does. Dead: deleted.
+    Assigning: the epoch has no target assignment yet. Reconciling: a member differs from its target. Stable: none does.
     """
 
     EMPTY = "Empty"
@@ -67,7 +66,7 @@ class ModernMember:
 
     @property
     def size_bytes(self) -> int:
-        """Its memory without topic names, which equal subscriptions share."""
+        """Memory without topic names, which equal subscriptions share."""
         return member_bytes(self)
 
 
@@ -86,14 +85,13 @@ def assignment_bytes(assignment: Assignment) -> int:
 class ModernGroup(Group, Generic[M]):
     """A group whose members have epochs.
 
-    Attributes:
-        names: its sets of topic names.
-        epoch: rises with every change of members, subscriptions or topics.
-        target_epoch: while lower than `epoch`, a new target assignment is due.
-        target_timestamp_ms: of its computation.
-        metadata_hash: of its topics.
-        subscribed: number of subscribers of a topic by name.
-        static: member ids by instance id.
+
+    epoch: rises with every change of members, subscriptions or topics.
+    target_epoch: while lower than `epoch`, a new target assignment is due.
+    target_timestamp_ms: of its computation.
+    metadata_hash: of its topics.
+    subscribed: number of subscribers of a topic by name.
+    static: member ids by instance id.
     """
 
     def __init__(self, group_id: str, memory: GroupMemory) -> None:
@@ -240,7 +238,7 @@ class ModernGroup(Group, Generic[M]):
     def expired(self, now: int) -> list[str]:
         """Return a bounded number of members whose session expired.
 
-        The rest is due at once. A member that is not removed is returned again after `EXPIRE_AGAIN_MS`.
+        The rest is due at once. A member still present is returned again after `EXPIRE_AGAIN_MS`.
         """
         expired: list[str] = []
         for member_id in self._sessions.due(now, MEMBERS_PER_TICK_MAX):
@@ -254,4 +252,4 @@ class ModernGroup(Group, Generic[M]):
 
 
 EXPIRE_AGAIN_MS: Final = 1_000
-"""Delay before a member is fenced again after a failed append."""
+"""Delay of a retry after a failed append."""

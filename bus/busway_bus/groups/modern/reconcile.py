@@ -27,8 +27,8 @@ def reconcile(
 
     Args:
         owned: the owned partitions that it reports.
-        reads: whether it subscribes to a topic; others' partitions are not assigned to it.
-        taken: whether another member still owns a partition.
+        reads: whether it subscribes to a topic.
+        taken: whether another member owns a partition.
 
     Raises:
         KafkaError: FENCED_MEMBER_EPOCH, its state is unknown and it has to rejoin.

@@ -1,6 +1,5 @@
 """Requests, replies and settings of consumer groups.
 
-Here: the values.
 Not here: their handling (`consumer_group`).
 """
 
@@ -62,7 +61,7 @@ class HeartbeatResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """The settings of one group, by default the broker's."""
+    """One group's settings, by default the broker's."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000

@@ -1,6 +1,6 @@
 """The cluster's topics, for consumer and share groups.
 
-Here: names, ids, numbers of partitions, and a hash of all that affects an assignment.
+Here: names, ids, numbers of partitions, and a hash for assignments.
 Not here: a group's topics (`group`, `consumer_group`).
 """
 
@@ -15,7 +15,7 @@ from busway_bus.kernel.limits import HASHED_SETS_MAX
 from busway_bus.metadata.image import ClusterImage, TopicImage
 
 MANY: Final = 1_000
-"""Number of topics from which their hash is cached until a change."""
+"""Number of topics from which a hash is cached."""
 
 
 class Topics:
@@ -58,7 +58,7 @@ class Topics:
     def each(self, names: AbstractSet[str]) -> Iterator[TopicImage]:
         """Yield the existing topics of these names, unordered.
 
-        The smaller set is iterated: a member may name many missing topics.
+        It iterates over the smaller set: a member may name many missing topics.
         """
         topics = self._image().topics
         if len(names) > len(topics):
@@ -74,7 +74,6 @@ class Topics:
         return frozenset(topic.topic_id for topic in self.among(names))
 
     def partitions(self, topic_id: UUID) -> int:
-        """Return the number of partitions, 0 for an unknown id."""
         image = self._image()
         topic = image.topics.get(image.names.get(topic_id, ""))
         return 0 if topic is None else len(topic.partitions)
@@ -82,7 +81,7 @@ class Topics:
     def hash_of(self, names: AbstractSet[str]) -> int:
         """Return a hash of these topics' metadata, 0 if none exists.
 
-        Kafka's differs: a group that moves between Kafka and Busway is assigned once more.
+        Kafka's differs: a group that moves from Kafka is assigned once more.
         """
         every = frozenset(names)
         if len(every) < MANY:

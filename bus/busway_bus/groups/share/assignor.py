@@ -1,6 +1,6 @@
 """Kafka's simple assignor of share groups (KIP-932).
 
-Here: an even spread of partitions, which members may share; as many as possible are kept.
+Here: an even spread of partitions, which members may share.
 Not here: its input (`heartbeat`).
 """
 
@@ -13,7 +13,7 @@ from busway_bus.groups.modern.group import Assignment
 
 NAME: Final = "simple"
 P = TypeVar("P", int, tuple[int, int])
-"""A partition index, alone or with its topic's: topic ids compare slowly."""
+"""A partition index, alone or with its topic's."""
 
 
 def assign(
@@ -21,7 +21,7 @@ def assign(
     assignable: Mapping[UUID, Collection[int]],
     before: Mapping[str, Assignment],
 ) -> dict[str, Assignment]:
-    """Compute every member's assignment from subscriptions, assignable partitions and last targets."""
+    """Compute all assignments; as many partitions as possible are kept."""
     members = sorted(subscriptions)
     topics = sorted({topic for read in subscriptions.values() for topic in read})
     given: dict[str, dict[UUID, tuple[int, ...]]] = {member: {} for member in members}

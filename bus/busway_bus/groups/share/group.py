@@ -1,6 +1,6 @@
 """The state of a share group (KIP-932), as its records make it.
 
-Here: members, share partitions, session timeouts.
+Here: members, share partitions, sessions.
 Not here: the base (`modern.group`), heartbeats (`heartbeat`), changes of share partitions (`partitions`).
 """
 
@@ -64,7 +64,7 @@ class SharePartitions:
         initializing: requested from the share coordinator.
         initialized: assignable to members.
         deleting: names of topics whose deletion was requested.
-        written_ms: when the record was written or replayed.
+        written_ms: of the record, or of its replay.
     """
 
     initializing: Mapping[UUID, NamedPartitions] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class ShareGroup(ModernGroup[ShareMember]):
     """A share group.
 
     Attributes:
-        seen: image of the topics last compared with the group.
+        seen: the topics' image last compared with the group.
     """
 
     kind = GroupKind.SHARE
@@ -92,7 +92,7 @@ class ShareGroup(ModernGroup[ShareMember]):
 
     @property
     def state_name(self) -> str:
-        """Kafka's name; there is no state between empty and stable."""
+        """Empty or Stable."""
         if self.over:
             return "Dead"
         return "Stable" if self.members else "Empty"

@@ -1,8 +1,8 @@
 """Heartbeats of a share group's members (KIP-932).
 
-Here: joining, staying and leaving; when a target assignment is computed.
-Not here: the assignor, applying records (`group`), waiting (`coordinator.runtime`). A member gets its target at once:
-share partitions need no revocation.
+Here: joining, staying, leaving; when a target assignment is computed.
+Not here: the assignor, applying records (`group`). A member gets its target at once: share partitions need no
+revocation.
 """
 
 from collections.abc import Mapping
@@ -79,7 +79,6 @@ class ShareGroupLimits:
 
 
 def leave(group: ShareGroup, member_id: str) -> Decision[ShareHeartbeatReply]:
-    """Remove a leaving member, or raise UNKNOWN_MEMBER_ID."""
     _known(group, member_id)
     return Decision(records=group.left([member_id]), reply=ShareHeartbeatReply(member_id=member_id, epoch=LEAVING))
 
@@ -171,7 +170,7 @@ def _counts(group: ShareGroup, updated: ShareMember) -> Mapping[str, int]:
 
 
 def _group_epoch(group: ShareGroup, updated: ShareMember, records: list[Change], *, changed: bool) -> tuple[int, bool]:
-    """Return the group's epoch, raised if a new target assignment is needed."""
+    """Return the epoch, raised if a new target assignment is needed."""
     bump = changed or (group.target_epoch >= group.epoch and _unassigned(group))
     inputs = group.topics.hash_inputs
     if not bump and group.seen is inputs:
@@ -214,7 +213,7 @@ def _target(
 ) -> tuple[int, Assignment]:
     """Return the target assignment's epoch and the member's part.
 
-    It is computed for a new epoch once the assignment interval is over.
+    It is computed for a new epoch after the assignment interval.
     """
     computed_ms = group.target_timestamp_ms
     too_soon = (

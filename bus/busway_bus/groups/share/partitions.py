@@ -1,6 +1,6 @@
 """A group's share partitions: initializing, initialized, deleting.
 
-Here: the records of changes, by subscriptions, topics, offsets or the group's end.
+Here: the records of changes.
 Not here: requests to the share coordinator (`coordinator.share_group_coordinator`).
 """
 
@@ -20,7 +20,7 @@ from busway_bus.groups.share.records import (
 )
 
 RETRY_MS: Final = 30_000
-"""Delay before a share partition is initialized again, as in Kafka."""
+"""Delay before a repeated initialization, as in Kafka."""
 Named = dict[UUID, NamedPartitions]
 
 
@@ -72,7 +72,7 @@ def forget(group: ShareGroup, topic_ids: Collection[UUID]) -> tuple[dict[UUID, f
     """Mark topics as deleting, before requesting it from the share coordinator.
 
     Returns:
-        The initialized partitions to delete, with those of an earlier, maybe failed request; and the record.
+        The initialized partitions to delete, also those of an earlier request; and the record.
     """
     now = group.partitions
     wanted: dict[UUID, frozenset[int]] = {}

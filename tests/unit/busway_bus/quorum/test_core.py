@@ -25,6 +25,7 @@ from busway_bus.quorum.voters import ReplicaKey
 from busway_bus.quorum.wire import begin_request, fetch_response, vote_request, vote_response
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.fetch import FetchRequest
+from busway_protocol.messages.metadata_snapshots import FetchSnapshotRequest
 from busway_protocol.messages.quorum import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -475,10 +476,11 @@ def test_a_place_to_cut_that_cannot_be_is_no_reason_to_stop() -> None:
     assert (bench.core.log.end_offset, bench.writes) == (3, [])
 
 
-def test_a_follower_that_needs_a_snapshot_changes_nothing() -> None:
-    """It does not fetch snapshots yet."""
+def test_a_follower_that_needs_a_snapshot_fetches_it_from_its_leader() -> None:
+    """Its own log stays until the snapshot is there."""
     bench = in_role(Role.FOLLOWER)
     bench.answer_fetch(2, parted=Behind(SnapshotId(10, 1)))
+    assert isinstance(bench.last_to(2).body, FetchSnapshotRequest)
     assert (bench.core.log.end_offset, bench.writes, bench.applied) == (0, [], [])
 
 

@@ -394,7 +394,7 @@ async def test_a_refusal_is_told_when_the_image_shows_what_it_rests_on():
 class Given:
     """A writer that does as the test says."""
 
-    leading, leader_id, keeps_all = True, 1, True
+    leading, leader_id = True, 1
 
     def __init__(self, log):
         self.log = log

@@ -81,7 +81,7 @@ def segments(files: SimFiles) -> list[str]:
 class Majority:
     """A writer whose records are on the disks of others before they are on this one's."""
 
-    leading, leader_id, keeps_all = True, 1, True
+    leading, leader_id = True, 1
 
     def __init__(self, log: PartitionLog) -> None:
         self.log = log

@@ -1,0 +1,1 @@
+"""Security of a client's connections: TLS and SASL."""

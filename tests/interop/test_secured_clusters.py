@@ -1,0 +1,290 @@
+"""The SDK's clients on a secured Apache Kafka 4.3.1: each mechanism, and each cause of a refusal."""
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from busway import (
+    Admin,
+    AuthenticationFailed,
+    ConnectionFailed,
+    Consumer,
+    Producer,
+    ShareConsumer,
+)
+from busway.admin.admin import NewTopic
+from tests.support import certificates
+from tests.support.apache_kafka import ApacheKafka, java
+from tests.support.certificates import Certificates
+from tests.support.patience import patient
+from tests.support.programs import held_ports
+
+PASSWORD = "pa55-phrase"
+LISTENERS = {
+    "PLAIN_TEXT": "PLAINTEXT",
+    "TLS": "SSL",
+    "MUTUAL": "SSL",
+    "EXPIRED": "SSL",
+    "ELSEWHERE": "SSL",
+    "SASL": "SASL_PLAINTEXT",
+    "SASL_TLS": "SASL_SSL",
+    "SHORT": "SASL_PLAINTEXT",
+}
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+SESSION_MS = 1_500
+_MODULES = {
+    "plain": f'plain.PlainLoginModule required user_ann="{PASSWORD}"',
+    "scram-sha-256": "scram.ScramLoginModule required",
+    "scram-sha-512": "scram.ScramLoginModule required",
+    "oauthbearer": 'oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="admin"',
+}
+
+
+class SecuredKafka(ApacheKafka):
+    """Apache Kafka with a listener for each protocol, and for each certificate that must be refused."""
+
+    def __init__(self, authority: Certificates) -> None:
+        super().__init__()
+        plain, controller = self._ports
+        others = [name for name in LISTENERS if name != "PLAIN_TEXT"]
+        self.ports = {"PLAIN_TEXT": plain, **dict(zip(others, held_ports(len(others)), strict=True))}
+        addresses = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items())
+        protocols = ",".join(f"{name}:{protocol}" for name, protocol in LISTENERS.items())
+        self._properties |= {
+            "listeners": f"{addresses},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": addresses,
+            "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{protocols}",
+            "inter.broker.listener.name": "PLAIN_TEXT",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": authority.ca,
+            "listener.name.mutual.ssl.client.auth": "required",
+            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+            "listener.name.short.plain.connections.max.reauth.ms": str(SESSION_MS),
+        }
+        stores = {"expired": {"days": -1}, "elsewhere": {"names": "DNS:elsewhere"}}
+        for listener in ("tls", "mutual", "sasl_tls", "expired", "elsewhere"):
+            prefix = f"listener.name.{listener}.ssl.keystore"
+            file = authority.issued(f"broker-{listener}", **stores.get(listener, {}))  # type: ignore[arg-type]
+            self._properties |= {f"{prefix}.type": "PEM", f"{prefix}.location": file}
+        for listener in ("sasl", "sasl_tls", "short"):
+            for mechanism, module in _MODULES.items():
+                name = f"listener.name.{listener}.{mechanism}.sasl.jaas.config"
+                self._properties[name] = f"org.apache.kafka.common.security.{module};"
+
+    def address(self, listener: str) -> str:
+        """Where a listener is."""
+        return f"127.0.0.1:{self.ports[listener]}"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """A CA for this file's broker and clients."""
+    return certificates.make(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def kafka(authority: Certificates) -> Iterator[SecuredKafka]:
+    """One broker for the file, with a user and a topic."""
+    running = SecuredKafka(authority)
+    try:
+        running.start()
+        where = ("--bootstrap-server", running.address("PLAIN_TEXT"))
+        for name in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            credential = f"{name}=[password={PASSWORD}]"
+            user = ("--alter", "--add-config", credential, "--entity-type", "users", "--entity-name", "ann")
+            java("kafka.admin.ConfigCommand", *where, *user)
+        yield running
+    finally:
+        running.stop()
+
+
+def token(name: str = "ann") -> str:
+    """An unsigned token as Kafka's default handler of OAUTHBEARER accepts it; for tests only."""
+    claims = {"sub": name, "iat": int(time.time()) - 10, "exp": int(time.time()) + 600}
+    parts = [
+        base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in ({"alg": "none"}, claims)
+    ]
+    return f"{'.'.join(parts)}."
+
+
+def security(mechanism: str | None, protocol: str, authority: Certificates) -> dict[str, Any]:
+    """Options that the broker accepts."""
+    options: dict[str, Any] = {"security_protocol": protocol}
+    if protocol.endswith("SSL"):
+        options["ssl_cafile"] = authority.ca
+    if mechanism == "OAUTHBEARER":
+        options |= {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": token}
+    elif mechanism is not None:
+        options |= {"sasl_mechanism": mechanism, "sasl_plain_username": "ann", "sasl_plain_password": PASSWORD}
+    return options
+
+
+ACCEPTED = [
+    ("TLS", "SSL", None),
+    ("MUTUAL", "SSL", None),
+    ("SASL", "SASL_PLAINTEXT", "PLAIN"),
+    ("SASL", "SASL_PLAINTEXT", "SCRAM-SHA-256"),
+    ("SASL", "SASL_PLAINTEXT", "SCRAM-SHA-512"),
+    *(("SASL_TLS", "SASL_SSL", mechanism) for mechanism in MECHANISMS),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("listener", "protocol", "mechanism"), ACCEPTED)
+async def test_every_client_with_every_mechanism(
+    kafka: SecuredKafka, authority: Certificates, listener: str, protocol: str, mechanism: str | None
+) -> None:
+    """A topic is made, a transaction written, read by a group and by a share group."""
+    where = kafka.address(listener)
+    options = security(mechanism, protocol, authority)
+    if listener == "MUTUAL":
+        options["ssl_certfile"] = authority.issued("client-mutual", password=certificates.PASSWORD)
+        options["ssl_password"] = certificates.PASSWORD
+    topic = f"secured-{listener}-{mechanism}"
+    async with asyncio.timeout(patient(60)):
+        async with Admin(where, **options) as admin:
+            await admin.create_topics([NewTopic(topic, partitions=1, replication_factor=1)])
+        async with Producer(where, transactional_id=topic, **options) as producer, producer.transaction():
+            await producer.send(topic, b"1")
+        async with Consumer(
+            topic, bootstrap_servers=where, group_id=topic, auto_offset_reset="earliest", **options
+        ) as consumer:
+            assert (await anext(aiter(consumer))).value == b"1"
+        async with ShareConsumer(topic, bootstrap_servers=where, group_id=f"{topic}-share", **options) as shared:
+            await shared.getmany(timeout_ms=100)
+
+
+REFUSED = [
+    (
+        "SASL",
+        {"sasl_mechanism": "PLAIN", "sasl_plain_password": "wr0ng"},
+        "refused the user 'ann' by PLAIN: wrong user name",
+    ),
+    (
+        "SASL",
+        {"sasl_mechanism": "SCRAM-SHA-512", "sasl_plain_password": "wr0ng"},
+        "refused the user 'ann' by SCRAM-SHA-512: wrong user name or password",
+    ),
+    (
+        "SASL",
+        {"sasl_mechanism": "SCRAM-SHA-256", "sasl_plain_username": "eve"},
+        "refused the user 'eve' by SCRAM-SHA-256",
+    ),
+    (
+        "SASL",
+        {
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_plain_username": None,
+            "sasl_plain_password": None,
+            "sasl_oauth_token_provider": token,
+        },
+        "enabled, not OAUTHBEARER; set sasl_mechanism",
+    ),
+    (
+        "SASL_TLS",
+        {
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_plain_username": None,
+            "sasl_plain_password": None,
+            "sasl_oauth_token_provider": lambda: "no.token.",
+        },
+        "refused the token",
+    ),
+    ("PLAIN_TEXT", {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}, "has no SASL on this port"),
+    ("EXPIRED", {}, "has expired; renew it on the broker"),
+    ("ELSEWHERE", {}, "is not for 127.0.0.1; connect by a name in its subjectAltName"),
+    ("TLS", {"ssl_cafile": None}, "is from a CA that is not trusted here; set ssl_cafile"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("listener", "changed", "text"), REFUSED)
+async def test_each_refusal_is_one_line_with_cause_and_remedy(
+    kafka: SecuredKafka, authority: Certificates, listener: str, changed: dict[str, Any], text: str
+) -> None:
+    """Of each client, at its start, without a secret."""
+    protocol = LISTENERS[listener]
+    options = security("PLAIN" if "sasl_mechanism" in changed else None, protocol, authority) | changed
+    where = kafka.address(listener)
+    for client in (
+        Admin(where, **options),
+        Producer(where, **options),
+        Consumer("t", bootstrap_servers=where, group_id="g", **options),
+        ShareConsumer("t", bootstrap_servers=where, group_id="s", **options),
+    ):
+        with pytest.raises(AuthenticationFailed, match=text) as refused:
+            await client.start()
+        shown = str(refused.value)
+        assert "\n" not in shown
+        assert not any(secret in shown for secret in (PASSWORD, "wr0ng", "no.token"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("listener", "protocol", "text"),
+    [
+        ("PLAIN_TEXT", "SSL", "the port may speak plain text: set security_protocol to PLAINTEXT or SASL_PLAINTEXT"),
+        ("TLS", "PLAINTEXT", "set security_protocol to SSL or SASL_SSL"),
+        ("SASL", "PLAINTEXT", "if the port requires SASL, set security_protocol to SASL_SSL or SASL_PLAINTEXT"),
+        ("MUTUAL", "SSL", "client('s)? certificate.*ssl_certfile and ssl_keyfile"),
+    ],
+)
+async def test_the_wrong_protocol_for_a_port(
+    kafka: SecuredKafka, authority: Certificates, listener: str, protocol: str, text: str
+) -> None:
+    """Kafka's broker closes the connection; the text says what the port may expect."""
+    with pytest.raises(ConnectionFailed, match=text) as refused:
+        await Admin(kafka.address(listener), **security(None, protocol, authority)).start()
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.slow
+async def test_sessions_are_renewed_under_load(kafka: SecuredKafka, authority: Certificates) -> None:
+    """Kafka's broker ends a connection whose session is over; none is, and each record comes once."""
+    where, topic = kafka.address("SHORT"), "short-sessions"
+    options = security("PLAIN", "SASL_PLAINTEXT", authority)
+    async with Admin(where, **options) as admin:
+        await admin.create_topics([NewTopic(topic, partitions=1, replication_factor=1)])
+    async with Producer(where, linger_ms=0, **options) as producer:
+        sent, begun = 0, time.monotonic()
+        connection = await producer._cluster.connection(1)
+        while time.monotonic() - begun < 3 * SESSION_MS / 1000:
+            waiters = [await producer.send(topic, str(sent + number).encode()) for number in range(20)]
+            await asyncio.gather(*waiters)
+            sent += len(waiters)
+        assert await producer._cluster.connection(1) is connection, "the connection was never lost"
+    async with Consumer(topic, bootstrap_servers=where, auto_offset_reset="earliest", **options) as consumer:
+        async with asyncio.timeout(patient(30)):
+            read = [int((await anext(aiter(consumer))).value or b"") for _ in range(sent)]
+    assert read == list(range(sent))
+
+
+def test_a_properties_file_of_the_java_client(
+    kafka: SecuredKafka, authority: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same file connects Kafka's own tool and Busway's client."""
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n"
+        f"ssl.truststore.type=PEM\nssl.truststore.location={authority.ca}\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\\n"
+        f'  username="ann" password="{PASSWORD}";\n'
+    )
+    where = kafka.address("SASL_TLS")
+    theirs = java(
+        "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", where, "--command-config", str(file), "--list"
+    )
+    monkeypatch.setenv("BUSWAY_COMMAND_CONFIG", str(file))
+
+    async def ours() -> set[str]:
+        async with Admin(where) as admin:
+            return set(await admin.list_topics(internal=True))
+
+    assert asyncio.run(ours()) == set(theirs.split())
