@@ -1,7 +1,7 @@
 """One broker node: the composition root.
 
-Here: building, connecting, starting and stopping the parts in order, periodic maintenance.
-Not here: anything a part does.
+Here: building, starting and stopping the parts in order, periodic maintenance.
+Not here: the parts.
 """
 
 import asyncio
@@ -55,9 +55,9 @@ logger = logging.getLogger("busway.node")
 _SWEEP_S = 1.0
 _UNFORCED_FLUSH_S = 0.1
 _SNAPSHOT_S = 60.0
-"""Interval of checks whether the last metadata snapshot is too old."""
+"""Interval of checks of the metadata snapshot's age."""
 _SHARE_STATE_S = 300.0
-"""Interval of share-state maintenance, as in Kafka. Snapshots that old are rewritten, replaced records deleted."""
+"""Interval of share-state maintenance, as in Kafka, and age of rewritten snapshots."""
 _REOPEN_S = 5.0
 """Retry interval for partitions that could not be opened."""
 
@@ -231,7 +231,7 @@ class Node:
             raise OSError(f"the start after a kill cannot be written down: {problem}") from problem
 
     async def _register(self, image: ClusterImage) -> None:
-        """Register with the controller; retry later if the addresses are unchanged.
+        """Register with the controller; retry later with unchanged addresses.
 
         Raises:
             OSError: it cannot write, and they have changed.
@@ -249,7 +249,7 @@ class Node:
             self._registered = True
 
     async def _report(self, local: LocalPartitions) -> None:
-        """Report offline and recovered replicas; failed reports are repeated later."""
+        """Report offline and recovered replicas; failures are retried later."""
         report = local.report()
         if report is not None:
             try:
@@ -362,10 +362,10 @@ class Node:
         await self.services.share_states.renew(older_ms=int(_SHARE_STATE_S * 1000))
 
     async def stop(self, *, clean: bool = True) -> None:
-        """Close the listeners, finish requests, leave the data for a clean start.
+        """Close the listeners, finish requests, close the data.
 
         Args:
-            clean: False leaves the data as a killed process does; the next start recovers it.
+            clean: False leaves the data as after a kill.
         """
         for chore in self._chores:
             chore.cancel()

@@ -1,6 +1,6 @@
 """Runs a node as a process: properties file, event loop, end.
 
-Here: what all starts of brokers and controllers share.
+Here: the common part of brokers and controllers.
 Not here: signals (`busway.net.signals`), output (`busway.cli`, `__main__`).
 """
 

@@ -1,7 +1,7 @@
 """Commands on brokers.
 
 Here: registration.
-Not here: detecting silent brokers; a single node is its own controller.
+Not here: detecting failed brokers; a single node is its own controller.
 """
 
 from collections.abc import Mapping
@@ -26,11 +26,11 @@ def addresses(registration: "RegisterBroker") -> Mapping[str, Address]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBroker:
-    """Register a broker that has started; the reply is its epoch.
+    """Register a started broker; the reply is its epoch.
 
     Attributes:
         incarnation: of this process.
-        endpoints: its client addresses, by listener.
+        endpoints: client addresses, by listener.
         directories: ids of its data directories.
         features: name → lowest and highest supported level.
     """

@@ -1,6 +1,6 @@
 """Commands on the settings of topics, groups and brokers.
 
-Here: replacing all settings of a resource, and changing single ones (KIP-339).
+Here: replacing all settings, and changing single ones (KIP-339).
 Not here: which settings of brokers are dynamic (`kernel.dynamic_configs`).
 """
 
@@ -38,11 +38,11 @@ Update = tuple[str, int, str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConfigs:
-    """Change settings, each resource atomically. The reply has each one's error, or None.
+    """Change settings, each resource atomically; reply each one's error, or None.
 
     Attributes:
         kind: TOPIC_RESOURCE, GROUP_RESOURCE or BROKER_RESOURCE; the name of the cluster's default is empty.
-        updates: the changes of each resource, by its name.
+        updates: the changes by resource name.
         incremental: whether unnamed settings stay, or return to their defaults.
     """
 
@@ -136,8 +136,6 @@ class _Topics:
 
 
 class _Groups:
-    """Groups, existing or not."""
-
     resource = GROUP_RESOURCE
     refusal = ErrorCode.INVALID_CONFIG
     keys = GROUP_CONFIGS
@@ -211,7 +209,7 @@ def _replace_all(kind: _Kind, image: ClusterImage, resource: str, configs: Mappi
 
 
 def _change(kind: _Kind, image: ClusterImage, resource: str, operations: Sequence[Update]) -> Decision[None]:
-    """Apply changes to a resource's settings; deleting an unset one is no change.
+    """Apply changes; deleting an unset one is no change.
 
     Raises:
         KafkaError: as of `_replace_all`; INVALID_REQUEST.

@@ -1,7 +1,7 @@
 """The interface to the node that decides on the cluster's metadata.
 
 Here: `Controller`, commands, their inputs beside the image.
-Not here: each command, the log of their records (`quorum.metadata_log`), the controller's location.
+Not here: each command, the log of their records (`quorum.metadata_log`).
 """
 
 from collections.abc import Callable, Iterable
@@ -24,9 +24,9 @@ class Surroundings:
     """Inputs of a decision beside the image.
 
     Attributes:
-        config: the controller's settings, for the defaults of the cluster.
+        config: for the defaults of the cluster.
         new_id: makes random ids.
-        next_offset: the metadata log's, of the decision's first record.
+        next_offset: of the decision's first record.
     """
 
     config: BrokerConfig
@@ -47,7 +47,7 @@ class Command(Protocol[R]):
     """A requested change of the cluster: a frozen value."""
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[R]:
-        """Return the records of the change, and the reply; nothing is changed yet.
+        """Return the change's records, and the reply; change nothing.
 
         Raises:
             KafkaError: it is refused.
@@ -64,7 +64,7 @@ class Controller(Protocol):
     async def request(self, command: Command[R], context: ControllerRequestContext) -> R:
         """Decide on a command and carry it out, even if the caller is cancelled.
 
-        The reply is sent when it is durable and published on this node.
+        Returns once it is durable and published on this node.
 
         Raises:
             KafkaError: raised by the decision; KAFKA_STORAGE_ERROR; REQUEST_TIMED_OUT while too many wait.
@@ -74,7 +74,7 @@ class Controller(Protocol):
 def several(
     image: ClusterImage, decisions: Iterable[Callable[[ClusterImage], Decision[R]]]
 ) -> Decision[tuple[R | KafkaError, ...]]:
-    """Combine decisions, each on the image after the earlier ones; a refused one fails alone."""
+    """Combine decisions, each on the image after earlier ones; refusals are independent."""
     records: list[object] = []
     replies: list[R | KafkaError] = []
     pending: tuple[object, ...] = ()

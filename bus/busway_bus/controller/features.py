@@ -1,6 +1,6 @@
 """The command on the features of the cluster (KIP-584).
 
-Here: raising and lowering finalized levels, with Kafka's rules and texts.
+Here: changing finalized levels, with Kafka's rules and texts.
 Not here: the supported features (`metadata.features`), code that depends on a level.
 """
 
@@ -119,7 +119,7 @@ def _reason(update: FeatureUpdate, image: ClusterImage, proposed: Mapping[str, i
 def _still_set(update: FeatureUpdate, image: ClusterImage) -> str | None:
     """Return why the level of share groups cannot fall: dead-letter settings.
 
-    Records that the group gives up would be dropped silently; deleting the settings permits that.
+    Archived records would be dropped silently.
     """
     if update.name != SHARE_VERSION or update.level >= SHARE_VERSION_WITH_DEAD_LETTERS:
         return None
@@ -136,7 +136,7 @@ def _still_set(update: FeatureUpdate, image: ClusterImage) -> str | None:
 
 
 def _supporters(name: str, image: ClusterImage, node_id: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield each node that must support a level, the controller first, with its levels."""
+    """Yield nodes that must support a level, with theirs; the controller first."""
     yield f"Local controller {node_id}", SUPPORTED.get(name, _TURNED_OFF)
     for broker in image.brokers.values():
         yield f"Broker {broker.node_id}", broker.features.get(name, _TURNED_OFF)

@@ -25,7 +25,7 @@ _NO_CANDIDATE: Final[Mapping[int, tuple[ErrorCode, str]]] = {
 
 
 def begin_epochs(image: ClusterImage, partitions: Iterable[tuple[str, int]]) -> Decision[None]:
-    """Start new leader epochs, so that new records are not mistaken for old ones.
+    """Start new leader epochs: new records must not be mistaken for lost ones.
 
     Args:
         partitions: (topic name, number); deleted ones are skipped.
@@ -51,7 +51,7 @@ class BeginEpochs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportReplicas:
-    """Report partitions that a broker cannot serve, and others that it can serve again."""
+    """Report partitions that a broker cannot serve, or can serve again."""
 
     node_id: int
     lost: tuple[tuple[str, int], ...] = ()
@@ -95,7 +95,7 @@ class ReportReplicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectLeaders:
-    """Elect leaders of partitions; without names, of all leaderless ones. The reply has each one's result."""
+    """Elect leaders of partitions; without names, of all leaderless ones. Replies each result."""
 
     kind: int
     partitions: tuple[tuple[str, int], ...] | None
@@ -103,7 +103,7 @@ class ElectLeaders:
     def decide(
         self, image: ClusterImage, surroundings: Surroundings
     ) -> Decision[tuple[tuple[tuple[str, int], KafkaError], ...]]:
-        """Decide on each alone. A partition with an eligible replica has a leader, so no election is ever held."""
+        """Decide on each alone. No election is ever held: a partition with an eligible replica has a leader."""
         partitions = self.partitions
         if partitions is None:
             partitions = tuple(

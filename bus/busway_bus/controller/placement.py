@@ -1,6 +1,6 @@
 """Placement of replicas on brokers.
 
-Here: the choice for new partitions, the check of a caller's choice.
+Here: the choice for new partitions, checks of a caller's.
 Not here: moving existing ones (`reassign`). Texts are those of Kafka's `ReplicationControlManager` and
 `StripedReplicaPlacer`.
 """
@@ -101,6 +101,6 @@ def new_partitions(
 
 
 def directory_on(image: ClusterImage, broker: int) -> UUID:
-    """Return the directory of a broker's replica; UNASSIGNED if it has several and reports one later."""
+    """Return a broker's directory; UNASSIGNED if it has several, to report one later."""
     directories = image.brokers[broker].directories
     return directories[0] if len(directories) == 1 else UNASSIGNED

@@ -1,6 +1,6 @@
 """Commands on the placement of existing partitions.
 
-Here: the check of a move. An accepted one keeps the brokers, so none is ever in progress. Texts are those of Kafka's
+Here: checks. An accepted move keeps the brokers, so none is ever in progress. Texts are those of Kafka's
 `ReplicationControlManager`.
 """
 

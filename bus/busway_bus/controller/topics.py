@@ -1,7 +1,7 @@
 """Commands on topics: create, grow, delete.
 
-Here: rules for names and counts, as in Kafka's `Topic`; a dot and an underscore collide, being equal in metric names.
-Texts are Kafka's: clients parse some.
+Here: rules for names and counts, as in Kafka's `Topic`; dot and underscore collide, as in metric names. Texts are
+Kafka's: clients parse some.
 Not here: the placement of partitions (`placement`).
 """
 
@@ -51,7 +51,7 @@ class NewTopic:
     """A topic to create.
 
     Attributes:
-        assignments: (number, replicas) of each partition; with any, the counts must be DEFAULT.
+        assignments: (number, replicas) by partition; with any, the counts must be DEFAULT.
     """
 
     name: str
@@ -63,7 +63,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopics:
-    """Create topics, independently of each other. The reply has each one's image or error."""
+    """Create topics independently; reply each one's image or error."""
 
     topics: tuple[NewTopic, ...]
     validate_only: bool = False
@@ -167,7 +167,7 @@ def _check_assignments(image: ClusterImage, topic: NewTopic) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCount:
-    """A topic's new number of partitions, with replicas chosen by the caller."""
+    """A topic's new number of partitions, with the caller's replicas."""
 
     name: str
     count: int
@@ -176,7 +176,7 @@ class PartitionCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatePartitions:
-    """Add partitions to topics, independently of each other. The reply has each one's id or error."""
+    """Add partitions to topics independently; reply each one's id or error."""
 
     topics: tuple[PartitionCount, ...]
     validate_only: bool = False
@@ -230,7 +230,7 @@ def grow(image: ClusterImage, growth: PartitionCount) -> Decision[UUID]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopics:
-    """Delete topics by name or id, independently of each other. The reply has each one's name and id, or error."""
+    """Delete topics by name or id independently; reply each one's name and id, or error."""
 
     topics: tuple[str | UUID, ...]
 

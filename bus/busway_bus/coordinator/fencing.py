@@ -23,7 +23,7 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger("busway.groups")
 HANDED_OUT_MS: Final = 3000
-"""Assumed heartbeat interval of a client with a new member id."""
+"""Assumed heartbeat interval of a client with a new member id: it rejoins at once."""
 
 
 class MemberFencing:
@@ -127,7 +127,7 @@ class MemberFencing:
             del self._fenced[: len(part)]  # behind the await, so that one task does this at a time
 
     async def _fence(self, key: MemberKey, waited_ms: int) -> None:
-        """Fence a dynamic member, unless a rebalance is pending.
+        """Fence a dynamic member without a connection and a pending rebalance.
 
         If this cannot be written, the session timeout applies.
         """

@@ -294,7 +294,7 @@ class GroupCoordinator:
         Durable on return, and one batch, as in Kafka: the transaction has all or none.
 
         Args:
-            verifier: checks that the offsets partition belongs to the transaction.
+            verifier: checks that the offsets partition belongs to the transaction, before its first offsets there.
             add: add it if not (KIP-890).
 
         Raises:

@@ -95,6 +95,7 @@ class Markers:
             self.begin(partition, transactional_id)
 
     def remaining(self, transactional_id: str, identity: Identity) -> frozenset[TopicPartition] | None:
+        """Return the partitions without a marker; None if unknown."""
         ending = self._endings.get(transactional_id)
         return None if ending is None or ending.identity != identity else frozenset(ending.remaining)
 

@@ -202,7 +202,7 @@ class MemberConnections:
     def heartbeat_ms(self, group_id: str, interval_ms: int) -> int:
         """Return the heartbeat interval to request from members of a group.
 
-        At most `WAITING_HEARTBEAT_MS` while a member may be fenced soon.
+        At most `WAITING_HEARTBEAT_MS` while a member may be fenced soon: others then get its partitions early.
         """
         return min(interval_ms, WAITING_HEARTBEAT_MS) if group_id in self._waiting else interval_ms
 

@@ -61,8 +61,8 @@ class OffsetCommitVerifications:
     ) -> None:
         """Return once the producer may write in its transaction.
 
-        With `add` each transaction has a new epoch, and verification is repeated if the previous one ends meanwhile.
-        Without, the next may have the same epoch: TRANSACTION_ABORTABLE.
+        If the previous transaction ends meanwhile, verification is repeated with `add`, as each has a new epoch.
+        Without, the next may have the same: TRANSACTION_ABORTABLE.
         """
         for _ in range(VERIFICATION_ASKS_MAX if add else 1):
             with self.following(producer.producer_id) as ongoing:

@@ -36,7 +36,6 @@ class Loaded(Generic[S]):
 
     Attributes:
         durable: done once everything appended is durable; None if it is.
-
         timer: the deadline and the handle of the next tick.
     """
 
@@ -145,8 +144,8 @@ class Runtime(Generic[S]):
     ) -> None:
         """Append and apply a prepared batch, all or nothing; return once durable.
 
-
-        check: raises to refuse them at the moment of the write.
+        Args:
+            check: raises to refuse them at the moment of the write.
         """
         loaded = self._find(number)
         check(loaded.shard)
@@ -176,7 +175,7 @@ class Runtime(Generic[S]):
         return reply
 
     async def read(self, partition: int, operation: Callable[[S], R]) -> R:
-        """Read a shard; return once what was read is durable."""
+        """Read a shard; return once what was read is durable: no crash revokes it."""
         return await self.write(partition, lambda shard: Decision(reply=operation(shard)))
 
     def _decide(self, loaded: Loaded[S], operation: Callable[[S], Decision[R]]) -> Decision[R]:
@@ -202,7 +201,7 @@ class Runtime(Generic[S]):
         new_batch: Callable[[], BatchBuilder],
         apply: Callable[[Record, int], None],
     ) -> None:
-        """Append and apply without an await.
+        """Append and apply without an await: the decision still holds.
 
         KafkaError: a batch cannot be written; those before it are written and applied.
         """

@@ -35,13 +35,17 @@ class Shard(Protocol):
 
     def apply(self, record: Record, now: int, /) -> None: ...
 
-    def next_deadline(self) -> int | None: ...
+    def next_deadline(self) -> int | None:
+        """Return the time of the next `tick`; None for never."""
+        ...
 
     def tick(self, now: int, /) -> Decision[None]:
         """Do a bounded part of what is due."""
         ...
 
-    def unloaded(self) -> list[Waiter]: ...
+    def unloaded(self) -> list[Waiter]:
+        """Return the waiters of all parked requests."""
+        ...
 
 
 @runtime_checkable

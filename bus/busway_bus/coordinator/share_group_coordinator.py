@@ -58,7 +58,7 @@ class ShareGroups:
 
     Methods raise KafkaError if the coordinator is elsewhere, is loading or cannot write.
 
-
+    Args:
         setting: a group's effective setting.
     """
 
@@ -187,7 +187,7 @@ class ShareGroups:
     async def _each(
         self, group_id: str, wanted: Wanted, ask: Callable[[SharePartitionKey], Awaitable[object]]
     ) -> dict[tuple[UUID, int], KafkaError]:
-        """Request something for each; return the errors."""
+        """Send a request to the share coordinator for each; return the errors."""
         keys = [
             SharePartitionKey(group_id=group_id, topic_id=topic_id, partition=partition)
             for topic_id, partitions in sorted(wanted.items())
@@ -358,7 +358,7 @@ class ShareGroups:
         return outcomes
 
     async def close(self) -> None:
-        """Cancel initializations."""
+        """Cancel initializations; the next start resumes them."""
         for task in self._initializing:
             task.cancel()
         if self._initializing:

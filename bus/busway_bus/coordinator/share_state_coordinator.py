@@ -39,7 +39,7 @@ class ShareCoordinator:
         image: `__share_group_state`, as for `Runtime`; `create_topic` creates it.
 
     Attributes:
-        reinitialized: called with a share partition after a reset or deletion.
+        reinitialized: called after a reset or deletion: the share partition leader's state is stale.
     """
 
     def __init__(

@@ -36,7 +36,6 @@ class TransactionCoordinator:
 
     Args:
         image: `__transaction_state`, as for `Runtime`; `create_topic` creates it.
-
         version: finalized level of `transaction.version`.
     """
 
@@ -92,7 +91,7 @@ class TransactionCoordinator:
     async def begin(self, transactional_id: str, timeout_ms: int, expected: Identity | None, *, host: str) -> Identity:
         """Initialize a producer; return its id and epoch once durable.
 
-
+        Args:
             expected: its previous identity, if it continues (KIP-360).
             host: charged for the id.
 
@@ -248,7 +247,7 @@ class TransactionCoordinator:
                 return
 
     async def _abort_overdue(self, partition: int) -> bool:
-        """Abort one partition's; False if that cannot be written."""
+        """Abort one partition's overdue transactions; False if that cannot be written."""
         new_id: int | None = None
         while partition in self.runtime.shards():
             decide = functools.partial(

@@ -80,6 +80,7 @@ class Group(ABC):
 
     @property
     def unused(self) -> bool:
+        """Whether it may be deleted once it has no offsets."""
         return self.empty
 
     @property

@@ -67,7 +67,6 @@ class Gathering:
 
     Attributes:
         began_ms: monotonic.
-
         had: a classic group's encoded assignments by member id; None if not collected or too large.
         lost, gained: partitions, with the members that lose or gain them.
         uncounted: further ones were dropped.

@@ -1,5 +1,6 @@
 """Limits of groups of all kinds.
 
+Here: the values.
 Not here: checks (`classic.join_checks`, `modern`).
 """
 

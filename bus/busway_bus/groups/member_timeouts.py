@@ -1,5 +1,6 @@
 """Timeouts of a group's members.
 
+Here: each member's timeout.
 Not here: reasons and consequences.
 """
 

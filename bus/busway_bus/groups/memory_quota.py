@@ -21,7 +21,6 @@ def _ignore(host: str, text: str) -> None:
 class GroupMemory:
     """The bytes of all groups, and of each.
 
-
     Attributes:
         share: memory by host.
     """

@@ -1,5 +1,6 @@
 """Records that convert groups between the classic and consumer protocols (KIP-848).
 
+Here: both directions.
 Not here: when to convert, the old group's tombstones (`shard`, `mixed`). Offsets stay.
 """
 

@@ -1,5 +1,6 @@
 """A committed offset.
 
+Here: the value, its record.
 Not here: the tables (`shard`), expiry (`expiry`).
 """
 

@@ -1,5 +1,6 @@
 """Requests and replies of classic members, to groups of all kinds.
 
+Here: the values.
 Not here: handling (`classic.group`, `mixed`), the consumer protocol (`modern.requests`).
 """
 
@@ -24,6 +25,7 @@ class Join:
 
     @property
     def called(self) -> str:
+        """The prefix of a new member id."""
         return self.client_id if self.instance_id is None else self.instance_id
 
 

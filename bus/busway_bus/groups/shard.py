@@ -115,7 +115,7 @@ class GroupShard:
     def apply_pending(self, change: Change, producer_id: int, now: int, host: str = NOBODY) -> None:
         """Keep an offset until the producer's transaction ends.
 
-        Other records are applied at once.
+        Other records, never transactional, are applied at once.
         """
         key, value = change
         if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
@@ -203,7 +203,7 @@ class GroupShard:
     def create(self, group_id: str, request: Join, now: int) -> Decision[None]:
         """Write an empty group for its first member, before it joins.
 
-        It has no protocol type yet, as in Kafka, and replaces an empty consumer group.
+        It has no protocol type yet, as in Kafka, and replaces an empty consumer group. A refused join creates none.
 
         Raises:
             KafkaError: COORDINATOR_NOT_AVAILABLE, at the memory limit.

@@ -45,7 +45,7 @@ NEEDS = (Access(Operation.READ, Resource.TOPIC), Access(Operation.CLUSTER_ACTION
 TOPIC_IDS_SINCE = 13
 READ_TOGETHER: Final = 1_000
 READ_AT_ONCE_BYTES: Final = 4 * 1024
-"""Size below which records are read at once: an open file would cost more."""
+"""Size below which records are read at once."""
 
 _NOT_DIVERGING, _UNKNOWN_LEADER, _NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId()
 """Default parts of a partition's response: shared, replaced, never changed."""
@@ -232,7 +232,7 @@ class _Fetch(PendingResponse):
         return partition.last_stable_offset if self._request.isolation_level else partition.high_watermark
 
     def _nothing_new(self, partition: Partition, cached: CachedPartition) -> bool:
-        """Whether a session's partition is unchanged. Most of a large session are."""
+        """Whether a session's partition is unchanged."""
         request = cached.request
         return (
             not cached.error
@@ -267,7 +267,7 @@ class _Fetch(PendingResponse):
     ) -> int:
         """Find the records of a partition; return the bytes.
 
-        KafkaError: OFFSET_OUT_OF_RANGE, or the disk failed or is damaged.
+        KafkaError: OFFSET_OUT_OF_RANGE, disk failure, or damage.
         """
         request = cached.request
         try:

@@ -49,7 +49,7 @@ UNSTABLE = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_times
 UNSTABLE_FIRST = CommittedOffset(offset=-1, leader_epoch=-1, metadata="", commit_timestamp_ms=-1)
 """The only offset of a partition is pending in an open transaction.
 
-A request that names the partition gets UNSTABLE_OFFSET_COMMIT; one for all offsets omits it, as in Kafka.
+A request for the partition gets UNSTABLE_OFFSET_COMMIT; one for all offsets omits it, as in Kafka.
 """
 
 Table = dict[tuple[str, int], CommittedOffset]
@@ -134,7 +134,7 @@ def _count(groups: Sequence[OffsetFetchRequestGroup], context: RequestContext) -
 async def _many(
     groups: Sequence[OffsetFetchRequestGroup], context: RequestContext, *, stable: bool
 ) -> OffsetFetchResponse:
-    """Collect several groups. A repeated one with all its offsets is returned once."""
+    """Collect several groups; a repeated one with all offsets is returned once."""
     answers: list[OffsetFetchResponseGroup] = []
     room = AnswerRoom()
     whole: set[str] = set()
@@ -222,7 +222,7 @@ async def _table(
     """Return a group's offsets once durable: a crash must not revoke them.
 
     If stable ones are requested, those that an open transaction may change are `UNSTABLE`. Offsets of deleted topics
-    stay until the next check, but are not returned, in particular not for a new topic of the name.
+    are not returned, nor for a new topic of the name.
     """
     offsets, pending = await context.node.groups.offsets(group_id, member_id, epoch)
     topics = context.node.image.topics

@@ -245,9 +245,8 @@ class _ProduceOperation(PendingResponse):
     async def _verify(self, transactional_id: str, producer: tuple[int, int], batches: list[_Transactional]) -> None:
         """Append first batches of a transaction after verification by its coordinator.
 
-        The coordinator may have waited for the end of the producer's last transaction, whose marker voids the
-        verification. It is then repeated, as in Kafka (ReplicaManager). If epochs do not distinguish transactions, the
-        client must decide.
+        The marker of the producer's last transaction may void the verification. It is then repeated, as in Kafka
+        (ReplicaManager), unless epochs do not distinguish transactions: then the client must decide.
         """
         add = self._context.api_version >= ADDS_SINCE
         asks = VERIFICATION_ASKS_MAX if add else 1
@@ -258,7 +257,7 @@ class _ProduceOperation(PendingResponse):
     async def _ask(
         self, transactional_id: str, producer: tuple[int, int], batches: list[_Transactional], *, last: bool
     ) -> list[_Transactional]:
-        """Verify once, append or refuse; return batches with a void verification.
+        """Verify once, append or refuse; return batches with void verification.
 
         The `last` time they are appended too: the log refuses them.
         """

@@ -175,8 +175,8 @@ def _answer(
 def _is_news(session: ShareSession, partition: TopicIdPartition, got: ShareFetchResult) -> bool:
     """Whether a running session's response includes a partition; update the session.
 
-    It does with records, with an error, in the first response after the error, and in the first with the partition. A
-    partition that gave records moves to the end of the order.
+    It does with records or an error, in the first response after the error, and in the partition's first. A partition
+    that gave records moves to the end.
     """
     due = session.partitions.get(partition, False)
     if partition in session.partitions:

@@ -1,7 +1,7 @@
 """The broker configuration keys: Kafka 4.3's names and types.
 
 Here: the keys. *Served* keys work as in Apache Kafka. *Inert* keys (`inert_configs`) are accepted and shown, without
-effect. *Refused* keys ask for protection or parts that this version lacks: setting one must not look as if it worked.
+effect. *Refused* keys ask for what this version lacks: setting one must not look as if it worked.
 Not here: defaults of topic settings, derived from the synonyms of topic keys.
 """
 

@@ -1,8 +1,7 @@
 """The settings of one node, parsed from Kafka's `server.properties` names.
 
 Here: `BrokerConfig`, the precedence topic > broker > default, checks of several keys.
-Not here: reading files or arguments (`run`, `busway.cli`), the keys (`broker_configs`, `topic_configs`), listeners
-(`listener_configs`).
+Not here: reading files or arguments (`run`, `busway.cli`), the keys (`broker_configs`, `topic_configs`).
 """
 
 from collections.abc import Mapping

@@ -21,7 +21,7 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
 _FLOAT: Final = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,9})?")
 """Numbers as Java reads them.
 
-Python also takes underscores, digits of other scripts, and nan, which no bound refuses.
+Python also takes underscores, other scripts' digits, and nan, which no bound refuses.
 """
 
 
@@ -68,8 +68,8 @@ _RANGES: Final[Mapping[ConfigType, tuple[int, int]]] = {
 class ConfigKey:
     """One configuration key.
 
-    `one_of` lists the allowed words (for LIST: of each element). `refuse` returns further errors. `synonyms` are the
-    broker keys of a topic key's default, strongest first. A key without a default is shown only where set.
+    `one_of` lists the allowed words (for LIST: of each element). `refuse` returns further errors. `synonyms` are broker
+    keys of a topic key's default, strongest first. A key without a default is shown only if set.
     """
 
     name: str

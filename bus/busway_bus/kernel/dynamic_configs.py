@@ -1,7 +1,6 @@
 """Broker settings that change at run time (KIP-226).
 
-Here: which are dynamic, their checks, the precedence: dynamic of the broker > dynamic default of the cluster > static >
-default.
+Here: which are dynamic, their checks, the precedence: broker's dynamic > cluster's dynamic > static > default.
 Not here: changing (`controller.configs`), storing (the metadata log).
 """
 
@@ -74,7 +73,7 @@ class DynamicConfigs:
         return {CLUSTER_KEY: static, **cluster}
 
     def follow(self, *, cluster: Mapping[str, str], own: Mapping[str, str]) -> bool:
-        """Put settings in force; return whether they changed. Unusable ones are logged."""
+        """Put settings in force, log unusable ones; return whether any changed."""
         if (cluster, own) == self._followed:
             return False
         self.cluster, self.own = _usable(cluster), _usable(own)
@@ -85,8 +84,8 @@ class DynamicConfigs:
     def check(self, configs: Mapping[str, str], *, per_broker: bool) -> None:
         """Check settings that replace those in force, in Kafka's words.
 
-        `configs`: all dynamic settings of the broker (`per_broker`), or of the cluster's default. ConfigError: a name
-        is static or unknown (Kafka keeps unknown ones for plug-ins), or a value is not allowed.
+        `configs`: all dynamic settings of the broker (`per_broker`), or of the cluster. ConfigError: a name is static
+        or unknown (Kafka keeps these for plug-ins), or a value is not allowed.
         """
         for name in configs:
             _check_known(name)

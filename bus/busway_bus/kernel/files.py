@@ -1,8 +1,7 @@
 """The broker's interface to the disk.
 
-Here: what a log needs of a file system, as protocols.
-Not here: implementations: `log.os_files`, and in memory `testing.sim_files`, which can lose unsynced data, as a power
-cut does.
+Here: protocols.
+Not here: implementations: `log.os_files`, and in memory `testing.sim_files`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,19 +54,19 @@ class File(Protocol):
         """Return a handle to read the file with later."""
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes."""
+        """Truncate to `size` bytes."""
 
     def rewrite(self, position: int) -> None:
         """Rewrite the bytes from `position` on: the next sync writes them."""
 
     def sync(self) -> None:
-        """Return once all appended bytes are on disk. An OSError is final."""
+        """Sync all appended bytes. An OSError is final."""
 
     def close(self) -> None:
         """Close without syncing."""
 
     def spoil(self, problem: OSError) -> None:
-        """Close a file whose end could not be repaired, as never synced."""
+        """Close a damaged file; later syncs fail."""
 
 
 class Files(Protocol):
@@ -91,11 +90,11 @@ class Files(Protocol):
     def remove(self, path: str) -> None:
         """Remove a file, if it exists.
 
-        A power cut may bring it back until its directory is synced.
+        A power cut may restore it until its directory is synced.
         """
 
     def sync_directory(self, path: str) -> None:
-        """Return once a directory's entries, removals included, are on disk."""
+        """Sync a directory's entries, removals included."""
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file or directory durably."""

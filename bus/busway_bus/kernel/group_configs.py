@@ -1,7 +1,7 @@
 """The settings of consumer and share groups, Kafka 4.3's (KIP-848, KIP-932).
 
 Here: the keys with Kafka's defaults, 4.4's for dead letters of share groups (KIP-1191), checks in Kafka's words.
-Streams groups are not served: their settings are refused by name.
+Settings of streams groups are refused by name.
 Not here: a group's overrides (`metadata.image`), the value in force (`metadata.group_settings`).
 """
 
@@ -87,7 +87,7 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
 def parse_group_config(name: str, text: str) -> ConfigValue:
     """Parse one setting.
 
-    ConfigError: the name is unknown (with the closest), or the value is not allowed.
+    ConfigError: an unknown name (with the closest), or a bad value.
     """
     key = GROUP_CONFIGS.get(name)
     if key is not None:

@@ -1,9 +1,9 @@
 """Broker keys of Kafka 4.3 that are accepted without effect, or refused.
 
 Here: names, types and defaults: a server.properties written for Apache Kafka starts Busway, and `kafka-configs
---describe --all` shows the same. Inert: nothing that a user relies on changes when it is ignored, for the reason given
-(`INERT`). Refused: security, tiered storage and plug-in classes; ignoring those silently would mislead. Some inert keys
-accept only values that promise nothing unserved (`_KEPT`).
+--describe --all` shows the same. Inert: ignoring it breaks nothing, for the reason given (`INERT`). Refused: security,
+tiered storage and plug-in classes; ignoring those would mislead. Some inert keys accept only values that promise
+nothing unserved (`_KEPT`).
 Not here: served keys (`broker_configs`).
 """
 
@@ -139,7 +139,7 @@ INERT: Final[Mapping[str, _Rows]] = {
         ("log.cleaner.io.max.bytes.per.second", _D, 1.7976931348623157e308),
     ),
 }
-"""Reason why ignoring it breaks no documented promise → (name, type, default)."""
+"""Reason to ignore it → (name, type, default)."""
 
 
 def _rebalance_protocols(value: list[str]) -> str | None:
@@ -186,7 +186,7 @@ _AT_LEAST: Final[Mapping[str, int]] = {
 }
 """Kafka's bounds of dynamic inert keys.
 
-What is written to the metadata must be valid on other brokers, too.
+The metadata must be valid on other brokers, too.
 """
 
 INERT_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(

@@ -170,12 +170,12 @@ BAD_PEER_LINES: Final = 5
 """Log lines about one peer's bad requests per `BAD_PEER_LOG_INTERVAL_MS`: scanners must not fill the disk."""
 
 BAD_PEERS_LINES: Final = 20
-"""The same for all peers."""
+"""The same for all peers: they may have many addresses."""
 
 BAD_PEER_LOG_INTERVAL_MS: Final = 10_000
 
 DISK_FAILURE_LOG_INTERVAL_MS: Final = 30_000
-"""Interval of log lines about refused appends."""
+"""Interval of log lines about refused appends: clients retry often."""
 
 GROUPS_BYTES_MAX: Final = 64 * 1024 * 1024
 """Members of all groups. 10,000 consumers in groups of ten with the same 100 topics take half. Of this and similar
@@ -249,16 +249,16 @@ TARGETS_WRITTEN_AT_ONCE_MAX: Final = 5_000
 """Members and partitions of a stepwise plan written at once."""
 
 HASHED_SETS_MAX: Final = 2
-"""Sets of very many topics whose hash is cached."""
+"""Sets of very many topics whose hash is cached: each may be large."""
 
 MIGRATED_MEMBERS_MAX: Final = 1_000
 """Members of a group that changes protocol, written at once."""
 
 GROUP_PATTERNS_MAX: Final = 100
-"""Different regular expressions of one group, each compared with all topics."""
+"""Different regular expressions of one group, each compared with all topics; matches are kept."""
 
 GROUPS_RESOLVED_AT_ONCE_MAX: Final = 4
-"""Groups whose regular expressions are resolved at a time."""
+"""Groups whose regular expressions are resolved at a time: matches are in memory."""
 
 GROUPS_PER_EXPIRY_MAX: Final = 100
 """Groups checked for expiry at once."""
@@ -361,7 +361,7 @@ SHARE_STATE_BATCHES_PER_TICK_MAX: Final = 2_000
 """Batches in one tick's snapshots, one batch of the log."""
 
 SHARE_MEMBER_ID_CHARS_MAX: Final = 36
-"""Of a share group's member id, as in Kafka."""
+"""Of a share group's member id, as in Kafka: a client-made id's length."""
 
 EXPLAINED_REBALANCES_MAX: Final = 50
 """Rebalances of a group kept for `busway groups explain`."""

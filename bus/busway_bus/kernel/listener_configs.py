@@ -59,7 +59,7 @@ class NodeListeners(NamedTuple):
 def listeners_of(values: Mapping[str, ConfigValue]) -> NodeListeners:
     """Parse and check the listeners, as `KafkaConfig` does.
 
-    ConfigError: one cannot be served, or would be open to a network without protection.
+    ConfigError: one cannot be served, or would be open to a network unprotected.
     """
     names = _controller_names(values)
     opened = _endpoints(values, _LISTENERS, names)
@@ -123,7 +123,7 @@ def _check_between_brokers(
 def _check_advertised(
     opened: tuple[Endpoint, ...], broker: tuple[Endpoint, ...], advertised: tuple[Endpoint, ...]
 ) -> None:
-    """Check that clients find the listeners. A controller's need not be advertised, as in Kafka."""
+    """Check that clients find the listeners; a controller's need not be advertised."""
     for key, endpoints in ((_LISTENERS, opened), (_ADVERTISED, advertised)):
         if len(set(_names(endpoints))) != len(endpoints):
             raise ConfigError(key, "two listeners have the same name; give each its own")
@@ -147,7 +147,7 @@ def _names(endpoints: Iterable[Endpoint]) -> list[str]:
 
 
 def _protocols(values: Mapping[str, ConfigValue], names: tuple[str, ...]) -> dict[str, str]:
-    """Return the security protocol by listener; a controller's is PLAINTEXT if no map is set, as in Kafka."""
+    """Return security protocols; a controller's is PLAINTEXT without a map, as in Kafka."""
     protocols = {} if _PROTOCOLS in values else dict.fromkeys(names, "PLAINTEXT")
     for pair in str(values.get(_PROTOCOLS) or "").split(","):
         listener, colon, protocol = pair.strip().partition(":")

@@ -1,7 +1,7 @@
 """Keyed values of open transactions, until each commits or aborts (KIP-98).
 
-Here: which of several writers of a key wins: as in Kafka, the one whose record is last in the log, in whatever order
-their transactions end; for bytes of a log and values in memory.
+Here: which of several writers of a key wins: as in Kafka, the last in the log, in whatever order their transactions
+end.
 Not here: committed values.
 """
 

@@ -1,6 +1,6 @@
 """Regular expressions of clients, in RE2's syntax as in Kafka (KIP-848, KIP-1152).
 
-Here: compiling under bounds of length and memory, matching whole texts in linear time.
+Here: bounds of length and memory, matching whole texts in linear time.
 Not here: the APIs that use it.
 """
 
@@ -19,7 +19,7 @@ class BadPattern(ValueError):
 class Pattern:
     """A compiled pattern.
 
-    BadPattern: it is too long or too large, or no RE2 syntax; or google-re2 is not installed.
+    BadPattern: too long, too large, or no RE2 syntax; or google-re2 is not installed.
     """
 
     def __init__(self, text: str) -> None:

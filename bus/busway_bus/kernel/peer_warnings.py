@@ -1,6 +1,6 @@
 """Rate limit of log lines about bad peers.
 
-Here: counts per interval, of each peer and of all.
+Here: counts per interval, by peer and in total.
 Not here: the clock, the lines.
 """
 

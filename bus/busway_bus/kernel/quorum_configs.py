@@ -50,8 +50,8 @@ def voters_of(values: Mapping[str, ConfigValue]) -> dict[int, VoterAddress]:
 def check_roles(values: Mapping[str, ConfigValue], node_id: int) -> None:
     """Check roles and voters.
 
-    A node of both roles is its cluster's only voter. Brokers without their own controller, and dynamic voters of a
-    controller alone, are refused.
+    A node of both roles is its cluster's only voter. Brokers without a controller, and a controller's dynamic voters,
+    are refused.
     """
     roles = roles_of(values)
     if roles == {BROKER, CONTROLLER}:

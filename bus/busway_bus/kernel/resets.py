@@ -1,7 +1,7 @@
 """The start of a share group in a new partition: share.auto.offset.reset.
 
 Here: parsing the setting.
-Not here: looking up the offset (the leader of the partition).
+Not here: looking up the offset (partition leader).
 """
 
 import re

@@ -1,6 +1,6 @@
 """The persisted state of a share partition, and its persister (KIP-932).
 
-Here: values and interface between a share partition and its share coordinator.
+Here: the interface between a share partition and its share coordinator.
 Not here: states of a record (`share`), the topic that stores them (`coordinator`).
 """
 

@@ -1,7 +1,7 @@
 """The topic configuration keys: Kafka 4.3's, with Kafka's defaults, and Busway's `durability`.
 
-Here: the keys and their checks, in Kafka's words, with the broker keys of their defaults, as in DescribeConfigs. Keys
-of tiered storage and replication throttles are listed as in Kafka; their texts say where they have no effect.
+Here: the keys and their checks, in Kafka's words, with the broker keys of their defaults. Keys of tiered storage and
+replication throttles are listed as in Kafka.
 Not here: the value in force (`config`).
 """
 
@@ -16,7 +16,7 @@ _REPLICA: Final = re.compile(r"\d+:\d+")
 _FIXED: Final[Mapping[str, str]] = {"durability": "flush"}
 """Acknowledged writes of groups and transactions are on disk.
 
-Otherwise a power cut would tear transactions across flushed topics.
+A power cut would tear transactions across flushed topics.
 """
 _NO_EFFECT: Final = "Accepted so that topics can move between clusters; without effect, tiered storage is not served."
 _B, _S, _I, _L, _D, _W = (

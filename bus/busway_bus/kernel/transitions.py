@@ -1,6 +1,6 @@
 """A table of transitions: a state and an event to a result.
 
-Here: the lookup, the error for a missing pair.
+Here: the lookup, its error.
 Not here: states, events and tables.
 """
 
@@ -18,7 +18,7 @@ class IllegalTransition(AssertionError):
 
 
 class Table(dict[tuple[S, E], N]):
-    """Map (state, event) to what follows; a missing pair cannot happen.
+    """Map (state, event) to what follows.
 
     `subject`: owner of the states, for the error: "a group in the state".
     """

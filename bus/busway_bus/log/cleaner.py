@@ -27,7 +27,7 @@ _PRODUCERS_PER_STEP: Final = 100
 
 
 def cleanable(log: PartitionLog, *, cleaned: int, now_ms: int) -> Plan | None:
-    """Plan the due cleaning of a log, if any; CorruptBatch for its first dirty batch."""
+    """Plan the due cleaning of a log, if any. CorruptBatch: its first dirty batch is damaged."""
     segments = log.stable_segments()
     possible = plan(segments, cleaned=cleaned if cleaned <= log.end_offset else 0, config=log.config, now_ms=now_ms)
     if possible is None:

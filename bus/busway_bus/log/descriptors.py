@@ -69,6 +69,7 @@ class Descriptors:
 
     @property
     def left(self) -> int:
+        """Number of descriptors for connections."""
         return max(FILES_SHARE * self.limit - self.limit - OTHER_DESCRIPTORS_MAX, OTHER_DESCRIPTORS_MAX)
 
     def __len__(self) -> int:
@@ -145,6 +146,7 @@ class Descriptors:
                     ) from None
 
     def _spare(self, scanned_max: int) -> bool:
+        """Close files not used since the last scan."""
         spared = False
         for _ in range(min(scanned_max, 2 * len(self._open))):
             file = next(iter(self._open))

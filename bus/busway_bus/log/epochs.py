@@ -29,6 +29,7 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
+        """The newest epoch, else -1."""
         return self.entries[-1][0] if self.entries else -1
 
     def assign(self, epoch: int, start: int) -> bool:

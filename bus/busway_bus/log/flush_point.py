@@ -1,5 +1,6 @@
 """One flush of a log, in the order required by recovery.
 
+Here: the flush, for any thread.
 Not here: its time and waiters (`flusher`).
 """
 
@@ -16,7 +17,8 @@ class FlushPoint(NamedTuple):
     Attributes:
         rolled: segments rolled since the last flush, with the producer snapshot of their end.
         active: the segment for appends, up to `end_offset`.
-        epochs: leader epochs, written first if they changed and a snapshot follows.
+        epochs: leader epochs, written first if they changed and a snapshot follows; until then a start reads them from
+            the batches.
         truncations: of the log so far.
         snapshot: of the producers at `end_offset`, if due, instead of those at `outdated`.
     """
@@ -33,7 +35,8 @@ class FlushPoint(NamedTuple):
     def sync(self) -> None:
         """Wait for the disk, in any thread. Errors of a log closed meanwhile are ignored.
 
-        The snapshot is last: it proves that everything before it is on disk (see `recovery`). An OSError is final.
+        The snapshot is last: it proves that everything before it is on disk, epochs and indexes included (see
+        `recovery`). An OSError is final.
         """
         try:
             if self.epochs is not None:

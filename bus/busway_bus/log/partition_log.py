@@ -47,9 +47,9 @@ class PartitionLog:
 
     Appends raise OSError if the disk fails; after a KafkaError nothing was written.
 
-
+    Attributes:
         flushed_offset: end of what is on disk.
-        was_cut: at opening.
+        was_cut: a damaged or torn end was cut off at opening.
         kept: see `SideFiles`.
     """
 

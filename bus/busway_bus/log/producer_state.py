@@ -98,6 +98,7 @@ class ProducerState:
         self._count()
 
     def leave(self) -> ProducerMemory:
+        """Move the memory accounting to a private one; return the previous."""
         memory = self._memory
         self.join(ProducerMemory())
         return memory

@@ -73,7 +73,8 @@ def committed(
 ) -> tuple[FileSlice, Sequence[tuple[int, int]]]:
     """Find the aborted transactions of `batches`, the beginning of `extent`.
 
-    Returns their (producer id, first offset), and `batches`, shortened if there are too many. Raises as `extent`.
+    Returns their (producer id, first offset), and `batches`, shortened if there are too many. Raises as `extent`, also
+    for an index.
     """
     upper = min(up_to, extent.segment.offset_near(extent.position + len(batches), wait=wait))
     overlaps = Overlaps(offset, upper)

@@ -29,12 +29,12 @@ _UNDATED: Final = -2
 class Segment:
     """Consecutive batches from `base_offset`.
 
-    Reads may raise CorruptBatch, for damaged headers or by `unchecked`, and ColdPages without `wait`.
+    Reads may raise CorruptBatch, for damaged headers or by `unchecked`, and ColdPages without `wait`; changes OSError.
 
     Attributes:
         next_offset: the offset after the last batch; the base offset of the next segment while `unchecked` is set.
         modified_ms: last write, else opening, by the broker's clock.
-        transactions: aborted ones with markers in this segment.
+        transactions: aborted transactions with markers in this segment.
         unchecked: check deferred until the first read (see `deferred_checks`).
     """
 

@@ -1,5 +1,6 @@
 """Log start offset in a file name: earlier records were deleted.
 
+Here: that file.
 Not here: its use (`deleted_segments`, `recovery`).
 
 It is written before a segment's first file is deleted. A checkpoint needs space, which a full disk lacks; a rename

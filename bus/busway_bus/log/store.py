@@ -82,7 +82,7 @@ class LogStore:
         self._new_ids = new_ids
         self.logs: dict[Key, PartitionLog] = {}
         self.formatted = False
-        """Whether the directory was empty before."""
+        """Whether this start formatted the directory."""
         self.identity = self._format(node_id, new_ids)
         self.clean = files.read_bytes(cp.CLEAN_SHUTDOWN) is not None
         if self.clean:
@@ -160,7 +160,7 @@ class LogStore:
         new: bool = True,
         flushed: int = 0,
     ) -> PartitionLog:
-        """Open or create the log of one partition.
+        """Open or create the log of one partition; waits for the disk.
 
         `flushed`: offset known to be on disk, if above the checkpoint's.
 
@@ -264,7 +264,7 @@ class LogStore:
         self.logs[key].truncate(offset, now_ms)
 
     def restart(self, key: Key, offset: int, now_ms: int) -> None:
-        """Remove all records of a log, open or not; it then begins at `offset`."""
+        """Remove all records of a log, open or not, which then begins at `offset`; as `truncate`."""
         self._lower_recovery_point(key, offset)
         if key in self.logs:
             self.logs[key].restart(offset, now_ms)
@@ -331,7 +331,7 @@ class LogStore:
             self._cleaned[key] = offset
 
     def _forget(self, keys: Collection[Key]) -> None:
-        """Remove partitions from the checkpoints: later namesakes must not inherit offsets."""
+        """Remove partitions from the checkpoints, in any thread: later namesakes must not inherit offsets."""
         if not keys:
             return
         with self._writing:
@@ -369,7 +369,7 @@ class LogStore:
         return Checkpoint(offsets=offsets, deletions=self._deletions)
 
     def write(self, checkpoint: Checkpoint) -> bool:
-        """Write a checkpoint;
+        """Write a checkpoint, in any thread.
 
         False if a deletion or truncation has invalidated it.
         """

@@ -1,7 +1,7 @@
 """The interface between the metadata's decisions and the commit of their records.
 
 Here: both sides.
-Not here: the writers (`quorum.single_voter_writer`, `quorum.driver`), the meaning of the records (`quorum.metadata_log`).
+Not here: the writers (`quorum.single_voter_writer`, `quorum.driver`), the records (`quorum.metadata_log`).
 """
 
 from typing import Protocol
@@ -12,7 +12,7 @@ from busway_protocol.types import Buffer
 
 
 class Owner(Protocol):
-    """The owner of the records. Methods are called within the writer's steps: they must propose nothing."""
+    """The owner of the records. Methods run within the writer's steps: they must propose nothing."""
 
     def leads(self, first_offset: int, end_offset: int, epoch: int) -> None:
         """Handle the start of leadership at `first_offset`.
@@ -21,10 +21,10 @@ class Owner(Protocol):
         """
 
     def lost(self) -> None:
-        """Handle the end of leadership: the outcome of uncommitted proposals is unknown."""
+        """Handle the end of leadership; uncommitted proposals are undecided."""
 
     def withdrawn(self, offset: int, problem: KafkaError) -> None:
-        """Handle proposals from `offset` on that will never be written."""
+        """Handle proposals from `offset` on that were dropped."""
 
     def loaded(self, snapshot: SnapshotId) -> None:
         """Handle a snapshot of the leader that has replaced the log."""

@@ -1,6 +1,6 @@
 """Builds the next image from records, with what differs in it.
 
-Here: `Delta`, the only way from records to an image, live and in replay; its cost grows with the change, not the image.
+Here: `Delta`, the only way from records to an image; its cost grows with the change.
 Not here: deciding (`controller`), acting on a change (`replication`).
 """
 
@@ -68,7 +68,7 @@ class Delta:
     """Records applied to an image in order.
 
     Attributes:
-        changed: names of new topics and of those with changed partitions, in order.
+        changed: names of new topics and topics with changed partitions, in order.
         removed: id → name of the deleted topics.
         configured: names of topics with changed settings.
         registered: ids of new or changed brokers.
@@ -198,7 +198,7 @@ class Delta:
         self.changed[name] = None
 
     def _change(self, record: PartitionChangeRecord) -> None:
-        """Apply changed fields. A named leader, even the same one, begins a new epoch, as in Kafka."""
+        """Apply changed fields; a named leader, even the same, begins a new epoch."""
         name = self._name(record.topic_id)
         partitions = [] if name is None else self._partitions_of(name)
         if name is None or not 0 <= record.partition_id < len(partitions):

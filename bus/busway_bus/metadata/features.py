@@ -1,6 +1,6 @@
 """Features of the cluster with levels (KIP-584, KIP-1022).
 
-Here: one row for each supported feature: its levels, that of a new cluster, the levels of other features that it needs.
+Here: one row per supported feature: its levels, a new cluster's, other features that it needs.
 Not here: the finalized level (`image`), changing it (`controller.features`).
 """
 
@@ -46,9 +46,7 @@ FEATURES: Final[tuple[Feature, ...]] = (
     # 1 has the share groups of KIP-932 and is the highest of Kafka 4.3; 2 has their dead-letter topics (KIP-1191) and is Kafka 4.4's.
     Feature(name=SHARE_VERSION, highest=SHARE_VERSION_WITH_DEAD_LETTERS, begins=1),
 )
-"""Supported features, for ApiVersions, registration, new clusters and UpdateFeatures. Code that depends on a level
-reads `ClusterImage.features`.
-"""
+"""Supported features. Code that depends on a level reads `ClusterImage.features`."""
 
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     feature.name: (feature.lowest, feature.highest) for feature in FEATURES
@@ -60,7 +58,7 @@ NOT_SERVED: Final[Mapping[str, str]] = {
     "kraft.version": "Voters that change while they run (KIP-853) are not served: name them in controller.quorum.voters.",
     "streams.version": "Streams groups (KIP-1071) are not served: use group.protocol=classic, the default of Kafka Streams.",
 }
-"""Reasons by unserved feature of Kafka 4.3.1. Its only level is 0; as in Kafka, ApiVersions leaves it out."""
+"""Reasons by unserved feature of Kafka 4.3.1, of level 0; ApiVersions omits it, as in Kafka."""
 
 KAFKAS: Final = frozenset({*SUPPORTED, *NOT_SERVED})
 
@@ -70,7 +68,7 @@ def has_dead_letters(levels: Mapping[str, int]) -> bool:
 
 
 def check_levels(levels: Mapping[str, int], configs: Mapping[str, str | None]) -> None:
-    """Refuse settings of topics and groups that need a higher level; a null is no setting.
+    """Refuse settings that need a higher level; a null is no setting.
 
     Raises:
         ConfigError: names the first, with the remedy.

@@ -1,7 +1,7 @@
 """An immutable image of the cluster at one point of its metadata log.
 
 Here: `ClusterImage` and lookups in it.
-Not here: building the next image (`delta`), deciding (`controller`), acting on a change (`replication`).
+Not here: building the next image (`delta`), deciding (`controller`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -68,7 +68,7 @@ class BrokerImage:
         epoch: offset of its registration, so a later one is higher.
         incarnation: id of the process; new at each start.
         addresses: by listener, in the broker's order.
-        fenced: not to be used: it has not caught up, or sends no heartbeats.
+        fenced: it has not caught up, or sends no heartbeats.
         directories: ids of its data directories.
     """
 
@@ -93,7 +93,7 @@ class ClusterImage:
     Attributes:
         names: of topics, by id.
         configs: settings by (resource type, resource name).
-        metric_names: topics with a dot or an underscore, by their names in metrics, where these two are equal.
+        metric_names: topics with a dot or an underscore, by their names in metrics.
         next_producer_id: the first unallocated one.
     """
 
@@ -127,7 +127,7 @@ class ClusterImage:
         return (broker for broker in self.brokers.values() if not broker.fenced)
 
     def address(self, node_id: int, listener: str) -> Address | None:
-        """A broker's address on a listener; None if it is fenced, or not on it."""
+        """A broker's address on a listener; None if fenced, or not on it."""
         broker = self.brokers.get(node_id)
         return None if broker is None or broker.fenced else broker.addresses.get(listener)
 

@@ -1,7 +1,7 @@
 """Record types of the cluster's metadata log, as Kafka's controller writes them.
 
-Here: the types that one node needs, and their framing (frame version, type, version as varints, then the message);
-layouts of the kafka-metadata 4.3.1 jar, which `kafka-dump-log --cluster-metadata-decoder` reads.
+Here: the types that one node needs, and their framing (frame version, type, version as varints); layouts of the
+kafka-metadata 4.3.1 jar, read by `kafka-dump-log --cluster-metadata-decoder`.
 Not here: applying them (`delta`).
 """
 
@@ -105,7 +105,7 @@ class ConfigRecord:
 
 @message(api_key=5, versions=(0, 2), flexible=0)
 class PartitionChangeRecord:
-    """Changed fields of a partition; null, -1 and for the leader -2 mean unchanged. A named leader begins a new epoch."""
+    """Changed fields of a partition; null, -1 and for the leader -2 mean unchanged."""
 
     partition_id: Int32 = -1
     topic_id: Uuid
@@ -154,7 +154,7 @@ _TYPES: Final = {
     )
 }
 _WRITTEN: Final = {PartitionRecord: 1, PartitionChangeRecord: 1}
-"""Versions written, if not the highest: 2 is for eligible leader replicas, a feature not finalized here."""
+"""Versions written, if not the highest: 2 is for eligible leader replicas, not finalized here."""
 
 
 def to_bytes(record: Any) -> bytes:

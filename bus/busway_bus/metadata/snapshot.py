@@ -1,8 +1,8 @@
 """A snapshot of the cluster's metadata, as Kafka writes it (KIP-630).
 
 Here: the file's name, an image as records and batches of a file, and back.
-Not here: when, the files (`quorum.metadata_snapshots`). Header and footer in control batches detect a truncated file;
-each batch has its checksum. `kafka-dump-log --cluster-metadata-decoder` reads it.
+Not here: the files (`quorum.metadata_snapshots`). Header and footer detect a truncated file. `kafka-dump-log
+--cluster-metadata-decoder` reads it.
 """
 
 import struct
@@ -70,7 +70,7 @@ class SnapshotId(NamedTuple):
 
 
 def records_of(image: ClusterImage) -> Iterator[Any]:
-    """Yield the records that build an image from an empty one, in Kafka's order."""
+    """Yield the records that build an image, in Kafka's order."""
     names = sorted(
         image.features, key=lambda name: (name != METADATA_VERSION, name)
     )  # metadata.version first: it sets the format of the rest

@@ -1,9 +1,7 @@
 """An immutable sorted map; an update shares nearly all content.
 
 Here: `SortedMap`, for images that differ little. Keys are sorted, in blocks of at most `BLOCK`; a change copies one
-block and the list of blocks: a few hundred pointers for ten thousand topics. The order depends on the keys alone: every
-process iterates alike.
-Not here: its content.
+block and the list of blocks: a few hundred pointers for ten thousand topics. The order depends on the keys alone.
 """
 
 from bisect import bisect_left, bisect_right
@@ -22,7 +20,7 @@ D = TypeVar("D")
 BLOCK: Final = 64
 """Most keys in a block."""
 MANY: Final = 8
-"""If more than one in this many keys change, the map is rebuilt: that costs less than copying as many blocks."""
+"""If more than one in this many keys change, the map is rebuilt, which costs less."""
 _Block = tuple[tuple[K, ...], tuple[V, ...]]
 
 

@@ -219,7 +219,7 @@ class LogWriter:
         elif not saving.cancelled():
             self._queue[0].changes.popleft()
             self._works()
-            self.go_on()
+            self.resume()
             after, self._after = self._after, None
             if after is not None and not self._closed:
                 after()

@@ -110,7 +110,7 @@ class MetadataImages:
         """Publish a snapshot next, instead of the log before it, which is gone."""
         self._load = load
         self._read.clear()
-        self.go_on()
+        self.resume()
 
     def add(self, change: Change) -> None:
         """Add a committed change, or a reply that rests on committed records."""

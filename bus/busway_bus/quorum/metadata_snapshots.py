@@ -136,11 +136,15 @@ class MetadataSnapshots:
                 self._files.remove(f"{path.removesuffix(SUFFIX)}{PART}")
             self._retry_ms = now_ms + RETRY_MS
             return False
-        if snapshot.offset <= max((other.offset for other in self.sizes), default=-1):
+        covered_more, self._last_ms, self._bytes_covered = (
+            point.bytes_total - self._bytes_covered,
+            now_ms,
+            point.bytes_total,
+        )
+        if snapshot.offset < max((other.offset for other in self.sizes), default=-1):
             return False  # one of the leader was installed meanwhile; the next `tidy` deletes the file
         self.sizes[snapshot] = size
-        logger.info("the metadata snapshot %s covers %d bytes more", path, point.bytes_total - self._bytes_covered)
-        self._last_ms, self._bytes_covered = now_ms, point.bytes_total
+        logger.info("the metadata snapshot %s covers %d bytes more", path, covered_more)
         return True
 
     def _write(self, path: str, batches: Iterator[bytes]) -> Iterator[int]:

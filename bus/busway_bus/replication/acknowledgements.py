@@ -1,6 +1,6 @@
 """Pending acknowledgements of produce requests in one partition.
 
-Here: one queue for each kind of `acks`, ordered by offset; callbacks, not a task for each request.
+Here: one queue of callbacks per kind of `acks`, ordered by offset.
 Not here: the acknowledged offset (`partition_state`), the response (`handlers.produce`).
 """
 
@@ -13,7 +13,7 @@ from busway_bus.replication.partition_state import ACKS_ALL, PartitionState
 from busway_protocol.errors import KafkaError
 
 Acknowledged: TypeAlias = Callable[[KafkaError | None], None]
-"""Called once, with None or the reason for a refusal. It must be short, not raise and not append."""
+"""Called once, with None or the refusal. It must be short, not raise and not append."""
 Waiting: TypeAlias = tuple[int, Acknowledged]
 
 
@@ -34,7 +34,7 @@ class Acknowledgements:
     def add(self, last_offset: int, acks: int, acknowledged: Acknowledged) -> None:
         """Queue `acknowledged` until `last_offset` may be acknowledged.
 
-        The queue stays ordered: a duplicate batch may have a lower offset than the last.
+        A duplicate batch may have a lower offset than the last.
         """
         waiting = self._committed if acks == ACKS_ALL else self._local
         if waiting and waiting[-1][0] > last_offset:
@@ -43,7 +43,6 @@ class Acknowledgements:
             waiting.append((last_offset, acknowledged))
 
     def complete(self, state: PartitionState) -> None:
-        """Complete all callbacks whose offset may be acknowledged."""
         if self._committed:
             _complete(self._committed, state.acknowledged_offset(ACKS_ALL))
         if self._local:

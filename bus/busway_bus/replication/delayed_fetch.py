@@ -1,8 +1,8 @@
 """Wait of a fetch for records in any partition, or its timeout.
 
 Here: the wait.
-Not here: the condition (`handlers.fetch`), checked synchronously for a partition when its high watermark moves. The
-callback runs in a later round of the event loop: `look_at` is called in the middle of other work.
+Not here: the condition (`handlers.fetch`), checked when a partition's high watermark moves. The callback runs in a
+later round: `look_at` is called in the middle of other work.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ class DelayedFetch:
     """The wait of one fetch, started by construction.
 
     Args:
-        enough: whether a partition with more records, or a deleted one, ends the wait.
+        enough: whether a changed or deleted partition ends the wait.
         ended: called once with the error, or None; never within the constructor or `look_at`.
     """
 

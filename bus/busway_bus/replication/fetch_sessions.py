@@ -1,7 +1,6 @@
 """Incremental fetch sessions (KIP-227).
 
-Here: sessions, epochs, read order, eviction, as plain state, with the last response of each partition: a response has
-only changes.
+Here: sessions, epochs, read order, eviction, the last response of each partition: a response has only changes.
 Not here: reading, the clock.
 """
 
@@ -76,7 +75,7 @@ class FetchSessions:
     def open(self, request: FetchRequest, *, by_id: bool, now_ms: int) -> tuple[Session, bool]:
         """Return the updated session, and whether a full response is due.
 
-        Without room for a new session the response is sessionless, as in Kafka.
+        Without room the response is sessionless, as in Kafka.
 
         Raises:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, or FETCH_SESSION_TOPIC_ID_ERROR if the
@@ -134,7 +133,7 @@ class FetchSessions:
     def _make_room(self, size: int, now_ms: int) -> bool:
         """Evict a session for one of `size` partitions. False if none may be evicted.
 
-        The choice is the least recently used session if idle, else the smallest settled one if smaller than `size`.
+        It is the least recently used if idle, else the smallest settled one if smaller than `size`.
         """
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:

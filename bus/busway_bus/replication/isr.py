@@ -1,6 +1,6 @@
 """Followers of a partition as seen by the leader, and ISR membership.
 
-Here: followers' fetch offsets and lags, the rules for leaving and entering the ISR; times in ms of a monotonic clock.
+Here: followers' lags, the rules for leaving and entering the ISR; times in monotonic ms.
 Not here: the use of the ISR (`partition_state`), AlterPartition requests (KIP-497).
 """
 
@@ -17,8 +17,7 @@ class FollowerState:
     """One follower.
 
     Attributes:
-        log_end_offset: the follower has everything below it.
-        caught_up_ms: last time at which it had all of the leader's log.
+        caught_up_ms: when it last had all of the leader's log.
         fetched_ms: time of its last fetch; `leader_end_offset` is the leader's log end then.
     """
 
@@ -30,8 +29,8 @@ class FollowerState:
     def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
         """Note a fetch from `offset`: the follower has everything below it.
 
-        It is caught up now if it has the whole log, and as of its previous fetch if it has all of the log at that time.
-        Otherwise a follower one fetch behind a busy leader would leave the ISR.
+        It is caught up now if it has the whole log, and as of its previous fetch if it has the log of that time: a
+        follower one fetch behind a busy leader stays in the ISR.
         """
         if offset >= leader_end_offset:
             self.caught_up_ms = now_ms
@@ -74,7 +73,6 @@ def without_lagging(
 def may_enter(follower: FollowerState, *, high_watermark: int, leader_epoch_start: int) -> bool:
     """Whether a follower outside of the ISR may enter it.
 
-    It must have all committed records, and all from before this leader epoch: below the epoch's start its log may
-    diverge with records of another leader.
+    It must have all committed records, and all from before this leader epoch, where its log may diverge.
     """
     return follower.log_end_offset >= max(high_watermark, leader_epoch_start)

@@ -1,7 +1,6 @@
 """The partitions of this node, following the cluster image.
 
-Here: the map of partitions to logs, opened, deleted and reconfigured by the image's deltas. Disk I/O runs in other
-threads, in batches: a topic of a thousand partitions delays only its creator.
+Here: logs, opened, deleted and reconfigured by the image's deltas. Disk I/O runs in other threads, in batches.
 Not here: appending and reading (`manager`), directories (`log.store`).
 """
 
@@ -53,7 +52,7 @@ class _Offline:
 class LocalPartitions:
     """Every partition of this node.
 
-    `undeleted`: the disk refused a deletion, so that the next start must repeat it.
+    `undeleted`: the next start must repeat a deletion.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class LocalPartitions:
         return self._names.get(topic_id)
 
     def check_online(self, topic_id: UUID) -> None:
-        """Raise KAFKA_STORAGE_ERROR for a topic with offline partitions, with the reason."""
+        """Raise KAFKA_STORAGE_ERROR for a topic with offline partitions."""
         offline = [key for key in self._of.get(topic_id, ()) if key in self._offline]
         if offline:
             raise KafkaError(
@@ -132,7 +131,6 @@ class LocalPartitions:
     # Following the image
 
     async def follow(self, image: ClusterImage, delta: Delta) -> None:
-        """Delete partitions of removed topics, open new ones, apply changed settings."""
         async with self._changing:
             configured: Collection[str] = delta.configured
             own = image.broker_configs(str(self._config.node_id))
@@ -251,7 +249,7 @@ class LocalPartitions:
     async def reopen(self) -> None:
         """Retry deletions, then openings, that failed with an OSError.
 
-        A full disk may have room again. Corrupt logs are left to the operator.
+        Corrupt logs are left to the operator.
         """
         if not self._kept and not any(isinstance(offline.problem, OSError) for offline in self._offline.values()):
             return
@@ -290,7 +288,7 @@ class LocalPartitions:
             self._remover = asyncio.ensure_future(self._remove())
 
     async def _delete_again(self) -> set[Key]:
-        """Retry failed deletions; return the partitions whose directories are free.
+        """Retry failed deletions; return partitions with free directories.
 
         Directories of later partitions with the same names stay.
         """

@@ -42,9 +42,7 @@ class LogManager:
         self._log_cleaner = LogCleaner(store, machine)
         self._checkpointing = asyncio.Lock()
         self._unforced: dict[Partition, None] = {}
-        """Partitions with durability=interval and possibly unflushed records, to avoid a scan of all ten times a
-        second.
-        """
+        """Partitions with durability=interval and possibly unflushed records."""
 
     def written(self, partition: Partition) -> None:
         """Register a written or reconfigured partition for `flush_intervals`."""
@@ -64,18 +62,18 @@ class LogManager:
                 del self._unforced[partition]
 
     def flush(self, partition: Partition) -> None:
-        """Request a sync; the flusher reports a failure."""
+        """Request a sync."""
         self._flusher.flush(partition.log, partition.flushed)
 
     async def expire_producers(self) -> None:
-        """Remove producers idle for `producer.id.expiration.ms`, in turns with client requests."""
+        """Remove producers idle for `producer.id.expiration.ms`."""
         after_ms = self._config.get("producer.id.expiration.ms")
         await self._scheduler.run("", self._store.expire_producers(self._wall_ms(), after_ms))
 
     async def maintain(self) -> None:
         """Run retention, rolls, compaction and checkpoints.
 
-        Disk I/O runs in another thread. Work for each log alternates with client requests.
+        Disk I/O runs in another thread; work alternates with client requests.
         """
         steps = self._store.maintain(self._wall_ms())
         for problem in await self._scheduler.run("", steps):

@@ -1,8 +1,7 @@
 """Appends to the partitions of this node, and their acknowledgement.
 
 Here: inspection, writes in order of arrival, flushes, acknowledgements.
-Not here: the partitions (`local_partitions`), commitment (`partition_state`), maintenance (`log_manager`), rules of the
-protocol (handlers) or the disk (log).
+Not here: the partitions (`local_partitions`), commitment (`partition_state`), maintenance (`log_manager`).
 """
 
 import asyncio
@@ -53,8 +52,6 @@ class ReplicaManager:
     Attributes:
         logs: maintenance of the logs of `local`.
         slices: thread for long computations.
-        scheduler: of the event loop.
-        verifications: with transaction coordinators.
     """
 
     def __init__(
@@ -81,9 +78,8 @@ class ReplicaManager:
         """List partitions that may have lost consumed records in an unclean stop.
 
         Lost offsets are assigned again, and consumers detect that only by a new leader epoch (KIP-320). Without an
-        entry of the current epoch nothing was written in it, with two exceptions: records count before they are
-        flushed, or the cut end of the log held the epoch. Offline partitions are always included: their state is
-        unknown.
+        entry of the current epoch nothing was written in it, unless records count before they are flushed, or the cut
+        end held the epoch. Offline partitions are always included.
         """
         return self.local.awaited() + [
             (partition.topic, partition.index)
@@ -94,7 +90,7 @@ class ReplicaManager:
         ]
 
     def _reconfigured(self, partition: Partition) -> None:
-        """Apply new settings; flush at once if acknowledgement now requires it."""
+        """Apply new settings; flush at once if now required."""
         partition.reconfigured()
         self.logs.written(partition)
         if partition.state.local_end_offset < partition.log.end_offset:
@@ -166,8 +162,8 @@ class ReplicaManager:
     def append(self, partition: Partition, batch: Buffer) -> "tuple[AppendInfo, asyncio.Future[None] | None]":
         """Write a batch built by this broker, possibly for a producer's transaction.
 
-        Returns its offsets, and a future that is done when it is acknowledged with acks=all; None if it already is.
-        KafkaError, also of the future: the disk failed.
+        Returns its offsets, and a future that is done when it is acknowledged with acks=all; None if it is. KafkaError,
+        also of the future: the disk failed.
         """
         return self._append_own(partition, partition.log.append_own, batch)
 
@@ -176,8 +172,8 @@ class ReplicaManager:
     ) -> "tuple[AppendInfo, asyncio.Future[None] | None]":
         """Write a transaction marker; returns and raises as `append`.
 
-        It is on disk when acknowledged, whatever `durability` says: the coordinator does not send it again, so losing
-        it in a power cut would leave the transaction open for ever.
+        It is on disk when acknowledged, whatever `durability` says: if a power cut lost it, the transaction would stay
+        open for ever.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
@@ -191,7 +187,7 @@ class ReplicaManager:
     async def kept(self, partition: Partition, info: AppendInfo) -> None:
         """Wait until an append is acknowledged with acks=all and on disk.
 
-        Whatever `durability` says. KafkaError: it cannot be acknowledged any more.
+        Whatever `durability` says. KafkaError: it cannot be.
         """
         acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.await_acks(partition, info, ACKS_ALL, _settles(acknowledged)):
@@ -237,7 +233,7 @@ class ReplicaManager:
         return info
 
     async def close(self) -> None:
-        """Cancel running inspections and verifications: no client is connected."""
+        """Cancel running inspections and verifications."""
         await self.verifications.close()
         for task in self._inspections:
             task.cancel()

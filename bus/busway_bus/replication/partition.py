@@ -1,7 +1,7 @@
 """A partition on this node: its log, state and waiting clients.
 
-Here: passing events of the log to the state, carrying out the effects.
-Not here: the high watermark (`partition_state`), files and threads (`log`), other partitions (`local_partitions`).
+Here: events of the log to the state, and their effects.
+Not here: the high watermark (`partition_state`), files and threads (`log`).
 """
 
 import asyncio
@@ -47,7 +47,6 @@ class Partition:
 
     @classmethod
     def opened(cls, *, topic: str, index: int, topic_id: UUID, log: PartitionLog, node_id: int) -> "Partition":
-        """Create a partition from a newly opened, durable log."""
         state = PartitionState(
             node_id=node_id,
             log_end_offset=log.end_offset,
@@ -78,8 +77,7 @@ class Partition:
     def check_epoch(self, epoch: int) -> None:
         """Refuse a client with another leader epoch (KIP-320); -1 skips the check.
 
-        As Kafka does after a restart: `AdminClient.list_offsets` of librdkafka keeps the old epoch until `list_topics`
-        asks for the metadata.
+        As in Kafka after a restart; librdkafka's `list_offsets` keeps the old epoch until `list_topics`.
 
         Raises:
             KafkaError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
@@ -100,7 +98,7 @@ class Partition:
             )
 
     def damaged(self, problem: Exception) -> ErrorCode:
-        """Return the error code for a failed read. Logged once per partition."""
+        """Return the error code for a failed read; log it once."""
         if not self.complained:
             self.complained = True
             logger.error("partition %s-%d cannot be read: %s", self.topic, self.index, problem)

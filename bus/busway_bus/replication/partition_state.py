@@ -1,8 +1,8 @@
 """State of one partition: its role, epochs, in-sync replicas and offsets.
 
-Here: the rules of the high watermark on a leader and a follower, as a pure state machine: events in, effects out.
-Not here: the log, waiting clients, the network (`partition`), the clock. On a single node, an ISR of one, a flush has
-the role of a follower's fetch: `durability` decides which of its offsets counts.
+Here: the rules of the high watermark, as a pure state machine: events in, effects out.
+Not here: the log and waiting clients (`partition`). On a single node, an ISR of one, `durability` decides whether
+written or flushed offsets count.
 """
 
 from collections import deque
@@ -60,7 +60,7 @@ TRANSITIONS: Final[Table[Role, Event, Role]] = Table(
         (Role.FOLLOWER, Event.TIME_PASSED): Role.FOLLOWER,
     },
 )
-"""A missing pair is a bug of this broker: followers' fetches to a non-leader, for example, are refused earlier."""
+"""A missing pair is a bug: fetches to a non-leader, for example, are refused earlier."""
 
 
 class Effect(Enum):
@@ -87,18 +87,17 @@ class PartitionState:
     """One partition on one node.
 
     Attributes:
-        written_counts: whether written records count for this replica, not only flushed ones (`durability`).
+        written_counts: written records count, not only flushed ones (`durability`).
         min_isr: fewer in-sync replicas commit nothing (min.insync.replicas, KIP-966).
         role, leader_epoch, partition_epoch, replicas, isr: from the partition's newest record.
         leader_epoch_start: log end offset at the start of this leader epoch.
-        log_end_offset: offset of the next record.
-        flushed_offset: everything below it is on this node's disk.
-        high_watermark: everything below it is committed: on all in-sync replicas, and readable.
+        flushed_offset: end of what is on this node's disk.
+        high_watermark: end of what all in-sync replicas have.
         first_open_offset: first offset of the oldest transaction without a marker.
         first_unstable_offset: first offset of the oldest transaction without a committed marker.
-        ending: (marker offset, first offset) of transactions with an uncommitted marker, ordered by marker.
+        ending: (marker offset, first offset) of transactions with an uncommitted marker, in order.
         under_min_isr: whether the ISR is too small to commit. With fewer replicas than `min_isr`, all must be in sync.
-        in_flight: the AlterPartition request without a response yet.
+        in_flight: the pending AlterPartition request.
     """
 
     node_id: int
@@ -136,14 +135,13 @@ class PartitionState:
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Replicas possibly in the ISR, with those of a pending request."""
+        """Replicas possibly in the ISR, with a pending request's."""
         return frozenset(self.isr if self.in_flight is None else (*self.isr, *self.in_flight.isr))
 
     def acknowledged_offset(self, acks: int) -> int:
         """End offset of the records acknowledged with `acks`.
 
-        After a switch to a stricter `durability` the high watermark may be ahead of the flushed offset, so the lower
-        counts.
+        The lower of high watermark and flushed offset, which may be behind after a switch to a stricter `durability`.
         """
         local_end_offset = self.log_end_offset if self.written_counts else self.flushed_offset
         return min(self.high_watermark, local_end_offset) if acks == ACKS_ALL else local_end_offset
@@ -166,7 +164,7 @@ class PartitionState:
         return NOTHING if self.written_counts else self._local_end_moved()
 
     def truncated(self, log_end_offset: int) -> Effects:
-        """A follower truncated its log to match the leader: below the high watermark only in an unclean election."""
+        """A follower truncated its log; below the high watermark only in an unclean election."""
         assert self.role is not Role.LEADER, "a leader's log is never truncated"
         self.log_end_offset = min(self.log_end_offset, log_end_offset)
         self.flushed_offset = min(self.flushed_offset, log_end_offset)
@@ -196,7 +194,7 @@ class PartitionState:
     def transaction_ended(self, first_offset: int, marker_offset: int, first_open_offset: int | None) -> None:
         """The next `appended` marker ends the transaction at `first_offset`.
 
-        It stays unstable until its marker is committed. `first_open_offset` is the start of the oldest other one.
+        It stays unstable until its marker is committed. `first_open_offset`: start of the oldest other one.
         """
         self.first_open_offset = first_open_offset
         self.ending.append((marker_offset, first_offset))
@@ -279,7 +277,7 @@ class PartitionState:
         return NOTHING if len(isr) == len(self.isr) else (self._ask(isr),)
 
     def isr_altered(self, answer: AlterPartition) -> Effects:
-        """The controller wrote this ISR. Its record may have arrived before."""
+        """The controller wrote this ISR; the record may have arrived before."""
         self._take(Event.ISR_ANSWERED)
         if answer.leader_epoch != self.leader_epoch or answer.partition_epoch <= self.partition_epoch:
             return NOTHING

@@ -1,8 +1,7 @@
 """Verification with the transaction coordinator before a transaction's first batch (KIP-890).
 
-Here: the order of a producer's batches meanwhile, the coordinator's errors for old and new clients.
-Not here: invalidation (`log.producer_state`), the coordinator (`coordinator.transaction_coordinator`), the request
-(`handlers.produce`).
+Here: the order of a producer's batches, errors for old and new clients.
+Not here: invalidation (`log.producer_state`), the request (`handlers.produce`).
 """
 
 import asyncio
@@ -36,11 +35,11 @@ class TransactionVerifications:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def waiting(self, producer_id: int) -> bool:
-        """Whether a producer has pending batches. New ones must queue."""
+        """Whether a producer has pending batches; new ones must queue."""
         return producer_id in self._last_tasks
 
     def in_turn(self, producer_id: int, work: Callable[[], Awaitable[None]]) -> "asyncio.Task[None]":
-        """Run `work` after a producer's pending work, also if the client has disconnected."""
+        """Run `work` after a producer's pending work, even for a disconnected client."""
         task = asyncio.ensure_future(self._after(self._last_tasks.get(producer_id), work))
         self._last_tasks[producer_id] = task
         self._tasks.add(task)
@@ -85,7 +84,6 @@ class TransactionVerifications:
         }
 
     async def close(self) -> None:
-        """Cancel pending work: no client is connected."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:

@@ -1,7 +1,7 @@
 """Fair scheduling of client work on the event loop.
 
 Here: the share of each loop round for client requests, the queue for the next. Hosts are served round-robin, and so are
-a host's connections: a thousand of one host get no more than one of another.
+a host's connections.
 Not here: long computations without shared mutable state (`time_slices`).
 """
 
@@ -65,7 +65,7 @@ class FairScheduler:
     def _step(self, host: str, steps: Generator[None, None, R], answer: "asyncio.Future[R]") -> None:
         """Run one turn of `run`, without a reference cycle.
 
-        A cycle would keep a result of megabytes until the next garbage collection.
+        A cycle would keep megabytes until the next garbage collection.
         """
         if answer.done():
             steps.close()

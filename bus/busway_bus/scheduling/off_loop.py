@@ -1,6 +1,6 @@
 """Blocking work, such as disk I/O, outside the event loop's thread.
 
-Here: one call in the default executor.
+Here: one call.
 Not here: long computations (`time_slices`).
 """
 

@@ -1,6 +1,6 @@
 """Long computations, in slices too short to delay the event loop.
 
-Here: one thread that runs slices of all tasks round-robin; the GIL makes more threads no faster.
+Here: one thread for all tasks, round-robin; more are no faster under the GIL.
 Not here: the work, a generator that yields often.
 """
 

@@ -1,6 +1,6 @@
 """Binds listeners and wraps accepted connections in streams.
 
-Here: binding and accepting, with own sockets on the system's event loops, otherwise with transports.
+Here: binding and accepting, with own sockets on real event loops, else with transports.
 Not here: admission (`listener`).
 """
 
@@ -59,8 +59,8 @@ class SocketAcceptor:
     """Accepts on own sockets, one for each address of the host.
 
     Args:
-        send_buffer_bytes: SO_SNDBUF of accepted connections; the system's default unless above 0. A small one gives
-            each of many readers a little per loop iteration, while the data is still in the CPU cache.
+        send_buffer_bytes: SO_SNDBUF of accepted connections; the system's default unless above 0. A small one serves
+            many readers while the data is still in the CPU cache.
     """
 
     def __init__(self, accept: Accept, shared: Shared, backlog: int, send_buffer_bytes: int = -1) -> None:
@@ -146,7 +146,7 @@ class SocketAcceptor:
                 return
 
     def _pause(self, bound: socket.socket, problem: OSError) -> None:
-        """Pause accepting: descriptors or memory are exhausted. Clients wait in the kernel's queue."""
+        """Pause accepting: descriptors or memory are exhausted."""
         logger.error("no client can be let in for %d ms: %s", ACCEPT_RETRY_MS, problem.strerror)
         self._loop.remove_reader(bound.fileno())
         self._retries[bound] = self._loop.call_later(ACCEPT_RETRY_MS / 1000, self._resume, bound)

@@ -1,9 +1,8 @@
 """One client's connection: frames in, responses out in request order.
 
 Here: the requests of one client and their limits.
-Not here: its socket (`stream`), what a request means (`dispatch`). A connection that sends garbage is closed; one that
-does not read responses is not read from. Requests received whole are completed after a disconnect, as in Kafka; only
-pure waits end (`Peer`).
+Not here: its socket (`stream`), handlers (`dispatch`). A connection that does not read responses is not read from.
+Requests received whole are completed after a disconnect, as in Kafka; only pure waits end (`Peer`).
 """
 
 import asyncio
@@ -45,7 +44,6 @@ class Connection:
 
     Args:
         routes: of its listener; a broker's by default.
-        advertised: its listener's address for clients.
         scratch: the event loop's read buffer (see `frame_reader`).
         memory: limits the requests of all connections.
         on_close: called once it is closed and all its requests are done.
@@ -106,7 +104,6 @@ class Connection:
         return True
 
     def received(self, count: int) -> None:
-        """Handle received bytes and the requests that they complete."""
         now = self._loop.time()
         self.last_active = now
         try:
@@ -126,7 +123,6 @@ class Connection:
             self._throttle()
 
     def write_on(self) -> None:
-        """Continue writing, then the requests that waited for it."""
         self._stream.write()
         if not self._stream.waiting:
             self._pump()
@@ -137,7 +133,7 @@ class Connection:
         self.abort()
 
     def cut_off(self) -> None:
-        """Close: others need the memory of its responses."""
+        """Close: others need its memory."""
         self._warn_about_peer(self.host, "its answers were not read while others needed the memory")
         self.abort()
 
@@ -172,9 +168,9 @@ class Connection:
             self._stream.close()
 
     def overdue(self, now: float) -> bool:
-        """Whether a begun request stalls, or is slower than `REQUEST_BYTES_PER_S_MIN`.
+        """Whether a partial request stalls, or is slower than `REQUEST_BYTES_PER_S_MIN`.
 
-        Time in which this broker does not read is not counted. The timeout is shorter while others wait for the memory.
+        Time in which this broker does not read is not counted. The timeout is shorter while others wait for memory.
         """
         if self._partial_since is None or not self._reading:
             return False
@@ -282,7 +278,7 @@ class Connection:
             self._loop.call_soon(self._write_answers)
 
     def _write_answers(self) -> None:
-        """Write the responses that are next in order and available."""
+        """Write the available responses that are next."""
         self._writing_soon = False
         ready: list[Piece] = []
         size = 0

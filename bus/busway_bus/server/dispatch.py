@@ -1,9 +1,8 @@
 """From a frame to its handler, and to the response's bytes.
 
 Here: header, version check, decode, handler, encode.
-Not here: sockets and their order (`connection`). An unreadable request ends its connection, as in Kafka; an unsupported
-version of ApiVersions gets a response. On this hot path, what requests of one API version or connection share is
-computed once.
+Not here: sockets and the order of responses (`connection`). An unreadable request ends its connection, as in Kafka; an
+unsupported version of ApiVersions gets a response.
 """
 
 import asyncio
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
     from busway_bus.handlers.for_controllers.services import ControllerServices
 
 _REQUEST_HEAD: Final = struct.Struct(">Iih")
-"""API key and version in one, correlation id, client id's length."""
+"""API key with version, correlation id, client id's length."""
 _PREFIX: Final = struct.Struct(">Ii")
 """API key and version, correlation id: the same in every header version."""
 _RESPONSE_HEADS: Final = (struct.Struct(">ii"), struct.Struct(">iix"))
 """Size and response header, by its version.
 
-It has a correlation id, from version 1 on also an empty set of tagged fields.
+From version 1 with an empty set of tagged fields.
 """
 _SIZE_BYTES: Final = 4
 _MALFORMED: Final = (ProtocolError, struct.error, IndexError, UnicodeDecodeError)
@@ -54,8 +53,7 @@ class Route(NamedTuple):
     Attributes:
         flexible: whether tagged fields follow the client id.
         head: packs size and response header.
-        response: class of an immediate response.
-        pipelined: whether the connection's next request may begin before the response.
+        pipelined: the connection's next request may begin before the response.
     """
 
     name: str
@@ -159,7 +157,7 @@ class Reply:
         return self._route.pieces(response, self._correlation_id)
 
     def cancel(self) -> None:
-        """Cancel the handler: the node does not wait for it."""
+        """Cancel the handler."""
         if self._task is not None:
             self._task.cancel()
 
@@ -172,7 +170,6 @@ class Dispatcher:
     """Handles the requests of one connection.
 
     Args:
-        node: the services for the handlers of `routes`.
         advertised: this node's address for the client.
         routes: of the listener; a broker's by default.
     """
@@ -193,7 +190,7 @@ class Dispatcher:
         self._peer = peer
         self._client_id = b""
         self._contexts: dict[int, RequestContext] = {}
-        """By version, for the last client id. A connection hardly ever changes it."""
+        """By version, for the last client id."""
 
     def __call__(self, frame: memoryview) -> list[Piece] | Reply | None:
         """Handle a request; return its response, a Reply, or None without one.
@@ -310,4 +307,4 @@ class Routes:
 
 BROKER: Final = Routes(HANDLERS)
 BROKERS_CONTROLLER: Final = Routes({key: HANDLERS[key] for key in ON_CONTROLLER_LISTENERS})
-"""Of the controller's listeners on a node that is a broker too."""
+"""Of the controller's listeners on a combined node."""

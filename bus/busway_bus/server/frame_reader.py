@@ -1,10 +1,9 @@
 """Reads from the socket straight into frames, for `asyncio.BufferedProtocol` and sockets.
 
 Here: the four-byte size before every request, checked before any allocation, and the read buffers.
-Not here: sockets, the memory limit of all connections (`request_memory`), the meaning of a frame (`dispatch`). A large
-request, usually a produce, is read into its own frame without a copy, whose buffer has the size of its arrived bytes,
-and on the next read at most four times that. Small ones are copied from a scratch buffer that an event loop's
-connections share.
+Not here: sockets, the memory limit (`request_memory`), the meaning of a frame (`dispatch`). A large request is read
+into its own buffer without a copy; the buffer grows at most fourfold with each read. Small ones are copied from a
+scratch buffer that an event loop's connections share.
 """
 
 from typing import Final
@@ -32,7 +31,7 @@ class FrameReader:
 
     Attributes:
         size: announced bytes of the partial frame, 0 without one.
-        arrived: those that have arrived.
+        arrived: bytes of it so far.
     """
 
     __slots__ = ("_frame", "_head", "_max_size", "_scratch", "arrived", "size")

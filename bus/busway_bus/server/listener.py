@@ -1,6 +1,6 @@
 """All listeners and their connections.
 
-Here: limits, closing idle and stalled connections, the log line about a bad peer.
+Here: limits, closing idle and stalled connections.
 Not here: sockets (`acceptor`), requests (`connection`).
 """
 
@@ -38,7 +38,7 @@ class Listeners:
     """Accepts clients on every configured listener, with common limits.
 
     Args:
-        controller_routes: the APIs of the controller's listeners; by default those of a node that is a broker too.
+        controller_routes: the APIs of the controller's listeners; by default a combined node's.
     """
 
     def __init__(self, config: BrokerConfig, controller_routes: Routes = BROKERS_CONTROLLER) -> None:
@@ -49,9 +49,8 @@ class Listeners:
         self._peer_warnings = PeerWarnings()
         self._acceptors: list[Acceptor] = []
         self.advertised: dict[str, Endpoint] = {}
-        """Addresses for clients of the broker by listener name, in the config's order, once bound."""
+        """Addresses for the broker's clients by listener name, in the config's order, once bound."""
         self.controller_advertised: dict[str, Endpoint] = {}
-        """Addresses for clients of the controller, likewise."""
         self._node: NodeServices | ControllerServices | None = None
         self._scratch = scratch_buffer()
         self._shared = Shared()
@@ -80,7 +79,7 @@ class Listeners:
         return self._config.advertised_by(endpoint, port=port)
 
     async def serve(self, node: "NodeServices | ControllerServices", connections_max: int) -> None:
-        """Begin to accept at most `connections_max` connections, or `max.connections` if less."""
+        """Accept up to `connections_max` connections, or `max.connections` if less."""
         self._node = node
         self._descriptors_max = connections_max
         for door in self._acceptors:
@@ -144,7 +143,7 @@ class Listeners:
         logger.warning("connection from %s closed: %s", host, reason)
 
     def sweep(self) -> None:
-        """Close connections that are idle or stalled, or that do not read."""
+        """Close connections that are idle, stalled or do not read."""
         now = asyncio.get_running_loop().time()
         idle_s = self._config.get("connections.max.idle.ms") / 1000
         for connection in tuple(self._connections):

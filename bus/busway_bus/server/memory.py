@@ -1,8 +1,9 @@
 """Settings of the C allocator for buffers of a megabyte.
 
 Here: one call.
-Not here: anything that depends on it. By default glibc returns such a buffer to the kernel at once, which clears every
-page of the next: half of the CPU time of a fetch.
+
+By default glibc returns such a buffer to the kernel at once, which clears every page of the next: half of the CPU time
+of a fetch.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ _TRIM_BYTES: Final = 64 * 1024 * 1024
 
 @functools.cache
 def keep_freed_memory() -> None:
-    """Keep up to 64 MiB of freed memory in the process. Only glibc supports it."""
+    """Keep up to 64 MiB of freed memory. Only glibc supports it."""
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)

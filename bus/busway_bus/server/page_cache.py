@@ -1,6 +1,6 @@
 """Reads parts of files into the page cache off the event loop.
 
-Here: the threads that wait for the disk: `sendfile` and `pread` block on an uncached page, and would delay all clients.
+Here: the threads that wait for the disk: `sendfile` and `pread` of an uncached page would delay all clients.
 Not here: which bytes, and whether they are cached (`stream`, `FileSlice`).
 """
 
@@ -25,5 +25,4 @@ class PageCache:
         reading.add_done_callback(done)
 
     def close(self) -> None:
-        """Start no more reads; those under way finish."""
         self._threads.shutdown(wait=False, cancel_futures=True)

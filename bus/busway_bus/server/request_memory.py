@@ -1,9 +1,9 @@
 """Bound on all received requests, whole or partial, until they are handled.
 
 Here: the count, the queue for room.
-Not here: sockets (`connection`), closing slow connections (`listener`). A connection without room is not read from, as
-in Kafka. Unlike there, a frame counts by its arrived bytes: an announced size is free. One connection at a time may
-exceed the limit: otherwise partial frames could wait for each other.
+Not here: closing slow connections (`listener`). A connection without room is not read from, as in Kafka. Unlike there,
+a frame counts by its arrived bytes. One connection at a time may exceed the limit: otherwise partial frames could wait
+for each other.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class Room:
         return self.used < self.limit or quota is self._turn
 
     def admits(self, quota: "ConnectionQuota") -> bool:
-        """Whether a connection may continue to read; if not, queue it."""
+        """Check that a connection may read, else queue it."""
         if self.has_room(quota):
             return True
         if self._turn is None:
@@ -92,7 +92,7 @@ class RequestMemory:
 class ConnectionQuota:
     """The requests of one connection.
 
-    A little memory is free, so that small requests are always read.
+    A little memory is free: small requests are always read.
 
     Args:
         resume: called when a queued connection may continue to read.

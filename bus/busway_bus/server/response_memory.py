@@ -1,8 +1,8 @@
 """Bound on all responses in memory that clients have not accepted.
 
-Here: the count, and closing the connection that has accepted nothing for longest.
-Not here: sockets and queues (`stream`), turns of writes (`write_rounds`). Fetched records are not counted while they
-are in their file.
+Here: the count, and closing the stalest connection.
+Not here: sockets and queues (`stream`), turns of writes (`write_rounds`). Fetched records count once read from their
+file.
 """
 
 from typing import Protocol

@@ -1,7 +1,7 @@
 """A stream on its own socket, with reads into frames and `sendfile`.
 
-Here: system calls of one connected socket, on any event loop with descriptor watchers (asyncio, uvloop), whose
-transports hide `sendfile`.
+Here: system calls of one socket, on event loops with descriptor watchers (asyncio, uvloop), whose transports hide
+`sendfile`.
 Not here: the queue and the turns (`stream`), accepting (`acceptor`).
 """
 
@@ -48,7 +48,7 @@ class SocketStream(Stream):
     def pause_reading(self) -> None:
         """Stop reading for now. The watcher stays until bytes arrive.
 
-        Most clients send nothing before their response, so this saves six system calls for each.
+        Most clients send nothing before their response: this saves six system calls.
         """
         self._reading = False
 
@@ -88,7 +88,7 @@ class SocketStream(Stream):
     def _readable(self) -> None:
         """Read, unless paused or waiting for a turn.
 
-        Then the watcher, which would fire in each iteration, is removed.
+        Then the watcher is removed: it would fire in each iteration.
         """
         if not self._reading:
             self._watch_no_reads()

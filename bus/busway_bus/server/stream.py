@@ -1,7 +1,7 @@
 """One client's bytes: received as they arrive, sent from memory and files.
 
-Here: the interface of a socket for its connection (`Stream`) and the reverse (`Owner`); the queue of responses, in
-which parts of files stay files, and the wait for uncached pages.
+Here: the interfaces `Stream` and `Owner` (the connection); the queue of responses, in which parts of files stay files,
+and the wait for uncached pages.
 Not here: sockets (`socket_stream`, `transport_stream`), frames (`frame_reader`), requests (`connection`).
 """
 
@@ -24,7 +24,7 @@ class Owner(Protocol):
     """A connection, for its stream."""
 
     def buffer(self) -> memoryview:
-        """Return the buffer for the next bytes. `received` follows before any other connection reads."""
+        """Return the buffer for the next bytes; `received` follows before another connection reads."""
 
     def received(self, count: int) -> None:
         """Handle `count` bytes in the buffer."""
@@ -94,7 +94,6 @@ class Stream(ABC):
         self.write()
 
     def write(self) -> None:
-        """Write what the client accepts now."""
         while self._queue and not self._blocked and not self._bringing and not self._lost:
             if not self._send():
                 break

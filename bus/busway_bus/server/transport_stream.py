@@ -2,7 +2,7 @@
 
 Here: the asyncio protocol.
 Not here: the queue and the turns (`stream`). Files are read a slice at a time, when the transport has nothing left to
-send: it buffers whatever it is given.
+send: it would buffer everything.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from busway_bus.server.stream import Shared, Stream
 from busway_protocol.compile import Chunk
 
 TRANSPORT_BYTES: Final = 8 * 1024
-"""Write buffer limit of a transport. A client that does not read may leave that uncounted."""
+"""Write buffer limit of a transport, uncounted."""
 
 
 class TransportStream(Stream, asyncio.BufferedProtocol):

@@ -1,7 +1,7 @@
 """Fair shares of the file bytes written per event loop iteration.
 
 Here: quotas per connection and in total, the queue of connections at their quota: a hundred fast readers of 50 MB would
-otherwise delay a request by all theirs.
+delay all others.
 Not here: the writes (`stream`), turns of requests (`scheduling.fair_share`).
 """
 
@@ -30,7 +30,7 @@ class WriteRounds:
     def room(self, writer: Writer) -> int:
         """Return how many bytes of files a connection may write now.
 
-        At 0 it waits for its turn, in which `write_on` is called.
+        At 0 `write_on` is called in its turn.
         """
         room = min(self._left, WRITE_SHARE_BYTES_MAX - self._written.get(writer, 0))
         if room <= 0:

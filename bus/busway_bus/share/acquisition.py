@@ -1,11 +1,10 @@
 """Acquiring records of a share partition for a member (KIP-932, KIP-1206).
 
-Here: which available records of the batches just read a member gets.
+Here: which available records of read batches a member gets.
 Not here: reading the batches, later transitions (`state`).
 
-Without `record_limit` whole batches of the log are acquired, so the last may exceed `max_records`. Records with many
-deliveries are redelivered in ever smaller parts, at last one by one: a record that crashes its consumers does not get
-its neighbours archived.
+Without `record_limit` whole batches are acquired: the last may exceed `max_records`. Records with many deliveries are
+redelivered in ever smaller parts: a record that crashes its consumers does not get its neighbours archived.
 """
 
 from bisect import bisect_right
@@ -25,7 +24,7 @@ class AcquireOptions:
     """A member's request.
 
     Attributes:
-        batch_size: approximate records of the acquired ranges of new records.
+        batch_size: approximate records of a range of new records.
         record_limit: `max_records` is strict.
     """
 
@@ -60,9 +59,9 @@ def acquire(
     """Acquire available records for a member.
 
     Args:
-        fetched: the batches that were read, in offset order.
+        fetched: batches in offset order.
         offset: the start of the read: `next_fetch_offset`.
-        aborted: their batches of aborted transactions; no member gets them.
+        aborted: batches of aborted transactions; no member gets them.
     """
     if not fetched or fetched[-1][1] < state.start:
         return []
@@ -190,7 +189,6 @@ class _Acquisition:
     # Not fetched yet
 
     def _fresh(self, gap: InFlightBatch) -> None:
-        """Acquire records of a gap not fetched by this leader."""
         low = max(gap.first, self._first)
         given = self._batches(low, min(gap.last, self._last))
         if not given:

@@ -1,7 +1,7 @@
 """Dead letters of share groups as records (KIP-1191).
 
 Here: Kafka's headers, packing a batch, finding records in a batch of the source.
-Not here: reading and writing (`dead_letters`), which records are archived (`state`).
+Not here: reading and writing (`dead_letters`).
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ class Packed(NamedTuple):
 
     Attributes:
         records: number of its letters, from the first on.
-        cut: the first letter lacks its key and value, which exceed the batch limit.
+        cut: the first letter lacks its key and value, which exceed the limit.
     """
 
     batch: bytes
@@ -64,8 +64,7 @@ def pack(
 
     Args:
         contents: keys and values to copy, by offset.
-        max_bytes: batch limit of the dead-letter topic. A letter with larger headers is packed all the same: the append
-            reports it.
+        max_bytes: batch limit of the topic. A letter with larger headers is packed all the same: the append reports it.
     """
     builder, cut = BatchBuilder(), False
     for offset, letter in offsets_of(letters):
@@ -104,11 +103,10 @@ def first_of(letters: Sequence[Letter], count: int) -> list[Letter]:
 
 
 def contents_of(batch: bytes, wanted: Sequence[int]) -> Generator[None, None, dict[int, Content]]:
-    """Find keys and values of records by ascending offsets, in steps. Missing ones are left out.
+    """Find keys and values by ascending offsets, in steps; omit missing ones.
 
     Raises:
-        CorruptBatch: the records are damaged or do not fill their batch. Copying them would store false content in a
-            valid record.
+        CorruptBatch: the records are damaged or do not fill their batch: copies would be false, yet valid.
         ProtocolError: they cannot be decompressed.
     """
     header = read_header(batch)

@@ -1,10 +1,10 @@
 """The dead-letter topics of share groups (KIP-1191).
 
-Here: the topic and its checks, reading the records to copy, durable writes.
+Here: the topic and its checks, reading records, durable writes.
 Not here: the content (`dead_letter_records`), schedule and retries (`partition_dead_letters`).
 
-Kafka archives a record even if its dead letter could not be written: after five attempts, or at once where a setting is
-wrong. Here it is archived once the letter is on disk, or the group has no dead-letter topic any more.
+Kafka archives a record without its dead letter after five attempts, or at once for a wrong setting. Here the letter is
+on disk first, unless the group has no dead-letter topic any more.
 """
 
 import asyncio
@@ -38,10 +38,7 @@ AUTO_CREATE: Final = "errors.deadletterqueue.auto.create.topics.enable"
 
 
 class DeadLetters:
-    """Writes dead letters of share groups for partitions led by this node.
-
-    `create_topic`: creates a topic that allows dead letters of share groups.
-    """
+    """Writes dead letters of share groups for partitions led by this node."""
 
     def __init__(
         self,
@@ -66,7 +63,7 @@ class DeadLetters:
     async def write(self, key: SharePartitionKey, source: Partition, letters: Sequence[Letter]) -> list[Letter]:
         """Write the first letters, up to one batch; return those on disk.
 
-        All of them where the group has no dead-letter topic. KafkaError: none is on disk.
+        All, if the group has no dead-letter topic. KafkaError: none is on disk.
         """
         name: str = self._setting(key.group_id, TOPIC_NAME)
         if not name:
@@ -95,7 +92,7 @@ class DeadLetters:
     # Target topic
 
     async def _prepare(self, name: str) -> None:
-        """Check the dead-letter topic; create a missing one where allowed.
+        """Check the dead-letter topic; create it where allowed.
 
         KafkaError: the reason and the remedy.
         """
@@ -111,7 +108,7 @@ class DeadLetters:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, problem)
 
     def _refusal(self, name: str) -> str | None:
-        """Return why a topic is refused, by Kafka's rules in their order."""
+        """Return why a topic is refused, in Kafka's order."""
         image, prefix = self._image(), self._config.get(PREFIX) or ""
         if name.startswith("__"):
             return f"{name} is a topic of the broker's own; set {TOPIC_NAME} of the group to another"
@@ -194,6 +191,5 @@ class DeadLetters:
         logger.error(text, group_id, reason)
 
     def worked(self, group_id: str) -> None:
-        """Log that letters are written again after a failure."""
         if self._warnings.pop(group_id, None) is not None:
             logger.warning("dead letters of share group %s are written again", group_id)

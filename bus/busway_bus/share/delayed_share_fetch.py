@@ -1,6 +1,6 @@
 """The wait of a share fetch that has too few records yet.
 
-Here: the wait for records of any share partition, a time-out, or the client's disconnect.
+Here: the wait for records, a time-out, or the client's disconnect.
 Not here: when a fetch has enough (`fetching`).
 """
 
@@ -18,7 +18,7 @@ class Watch(Protocol):
 
 
 class Peer(Protocol):
-    """The connection of a client. `end` of each of `polls` is called when it drops."""
+    """A client's connection; `end` of each of `polls` is called when it drops."""
 
     gone: bool
     polls: set[Any]

@@ -1,7 +1,7 @@
 """The batches read from a log for one member, by their headers.
 
 Here: reading headers up to a bound, finding aborted batches.
-Not here: which records a member gets (`acquisition`). The bytes stay in their file until they are sent.
+Not here: which records a member gets (`acquisition`). The bytes stay in their file until sent.
 """
 
 from collections import deque

@@ -1,8 +1,8 @@
 """A member's share fetch: waits for and acquires records (KIP-932).
 
 Here: when there is enough, reading, acquiring.
-Not here: acknowledgements in the request, the response (`handlers.share_fetch`). Nothing else runs between reading a
-partition's state and acquiring its records; after a wait for the disk it is read again.
+Not here: acknowledgements, the response (`handlers.share_fetch`). A partition's state is read and its records acquired
+without an await; after a wait for the disk it is read again.
 """
 
 import asyncio
@@ -35,11 +35,10 @@ class Bounds:
 
 @dataclass(slots=True)
 class ShareFetchResult:
-    """What a member gets from one partition.
+    """A member's result from one partition.
 
     Attributes:
-        records: the bytes of its records.
-        share: None where it gets none.
+        share: None without records.
     """
 
     error: KafkaError | None = None
@@ -48,7 +47,7 @@ class ShareFetchResult:
     share: SharePartition | None = None
 
     def take_back(self, member_id: str) -> None:
-        """Undo the acquisition of an unsent response, uncounted as a delivery."""
+        """Undo the acquisition of an unsent response."""
         if self.share is not None:
             self.share.take_back(member_id, self.acquired)
 
@@ -78,7 +77,7 @@ class ShareFetch:
         self._headers = 0
 
     async def run(self, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, ShareFetchResult]:
-        """Fetch from these partitions in order, omitting those without records."""
+        """Fetch from partitions in order, omitting those without records."""
         for count, partition in enumerate(partitions, 1):
             if count % LOOKED_AT_TOGETHER == 0:
                 await asyncio.sleep(0)
@@ -132,7 +131,7 @@ class ShareFetch:
         return True
 
     def _look(self, partition: TopicIdPartition, ready: list[TopicIdPartition]) -> int:
-        """Add a partition with records to `ready`; return its approximate bytes."""
+        """Add a partition with records to `ready`; estimate its bytes."""
         share = self._wanted[partition]
         share.check()
         state = share.state
@@ -160,8 +159,7 @@ class ShareFetch:
     def _read(self, ready: list[TopicIdPartition]) -> Iterator[Warming | None]:
         """Acquire available records, with an equal share of bytes per partition.
 
-        Bytes that one leaves go to the next. Yields None to yield to the event loop, a Warming for a read from disk
-        that the caller awaits.
+        Bytes that one leaves go to the next. Yields None to let others run, a Warming for a read to await.
         """
         left, records = self._bounds.max_bytes, self._options.max_records
         looked_at = 0

@@ -1,8 +1,8 @@
 """Records in flight of a share partition, with state and owner (KIP-932).
 
-Here: runs of records in the same state, the batches in which they were first fetched, splitting both.
-Not here: the transitions (`state`). Kafka keeps a state per record once two of a batch differ; runs take memory by the
-number of differences, not of records that a batch claims.
+Here: runs of records in the same state, the batches in which they were first fetched.
+Not here: the transitions (`state`). Memory grows with the runs, where Kafka has a state per record once two of a batch
+differ.
 """
 
 from bisect import bisect_right
@@ -56,8 +56,7 @@ class Acquired(NamedTuple):
 class Change:
     """States that are being written.
 
-    Their records are neither acquirable nor finished until the result is known. `holds`: the states hold even if the
-    write fails.
+    Their records are neither acquirable nor finished meanwhile. `holds`: the states hold even if the write fails.
     """
 
     batches: list[StateBatch] = field(default_factory=list)
@@ -84,9 +83,8 @@ class Run:
     """Records of consecutive offsets, bounds included, in the same state.
 
     Attributes:
-        member_id, deadline_ms: the owner and the end of its lock; kept while a change is being written.
-        change: the pending write.
-        cause: why the records were given up, where this leader knows it.
+        member_id, deadline_ms: the owner and its lock's end; kept during a write.
+        cause: why the records were given up, if known.
     """
 
     first: int
@@ -113,7 +111,7 @@ class Run:
 
     @property
     def dead(self) -> bool:
-        """Whether dead letters may be missing: archiving without a pending change."""
+        """Whether it is archiving without a pending change."""
         return self.state is RecordState.ARCHIVING and self.change is None
 
     @property
@@ -132,7 +130,6 @@ class Run:
             self.cause = None
 
     def like(self, other: "Run") -> bool:
-        """Compare everything but the offsets."""
         return (
             self.state is other.state
             and self.delivery_count == other.delivery_count
@@ -150,11 +147,11 @@ class Run:
 
 @dataclass(slots=True, eq=False)
 class InFlightBatch:
-    """Records first fetched together, and redelivered together where possible.
+    """Records first fetched together, redelivered together where possible.
 
     Attributes:
-        fresh: not fetched through this leader; an earlier one may have.
-        size: number of offsets at creation; the first of them may be finished since.
+        fresh: not fetched through this leader.
+        size: number of offsets at creation.
     """
 
     runs: list[Run]
@@ -173,7 +170,7 @@ class InFlightBatch:
         return self.runs[-1].last
 
     def within(self, first: int, last: int) -> list[Run]:
-        """Return the runs between two offsets, bounds included, after splitting there."""
+        """Split runs at two offsets; return those between, bounds included."""
         inside: list[Run] = []
         pieces: list[Run] = []
         for run in self.runs:
@@ -273,7 +270,7 @@ class InFlight:
         self._batches[at : at + 1] = new
 
     def drop_before(self, offset: int) -> None:
-        """Drop all offsets before `offset`; a batch across it is cut."""
+        """Drop offsets before `offset`, also of a batch across it."""
         kept = bisect_right(self._batches, offset, key=_first) - 1
         if kept < 0:
             return
@@ -286,7 +283,7 @@ class InFlight:
         del self._batches[:kept]
 
     def drop_finished(self) -> bool:
-        """Drop finished records at the beginning; return whether there were any."""
+        """Drop finished records at the beginning; False without any."""
         last = -1
         for run in self.runs:
             if not run.terminal or run.change is not None:

@@ -1,7 +1,6 @@
 """The share partitions of this node and their members (KIP-932).
 
-Here: the table of loaded share partitions, limits of a group, releasing a member's records when its session or
-connection ends.
+Here: the loaded share partitions, limits, releasing a member's records when its session or connection ends.
 Not here: one share partition (`partition`), one fetch (`fetching`), sessions (`sessions`).
 """
 
@@ -80,7 +79,7 @@ class SharePartitions:
     def due(self, share: SharePartition) -> None:
         """Queue a share partition with expired locks.
 
-        Very many may expire together, so expiry runs in rounds.
+        Expiry runs in rounds, as very many may be due.
         """
         self._due.append(share)
         if not self._expiring:
@@ -101,7 +100,7 @@ class SharePartitions:
             self._expiring = False
 
     async def turn(self) -> None:
-        """Wait for a round without other background work of share partitions."""
+        """Wait for a round without other share partitions' background work."""
         await self._rounds.turn()
 
     def gone(self, share: SharePartition) -> None:
@@ -113,13 +112,13 @@ class SharePartitions:
                 del self._of_group[share.key.group_id]
 
     def reinitialized(self, key: SharePartitionKey) -> None:
-        """End a share partition whose persisted state was reset or deleted. The next request loads it."""
+        """End a share partition with reset or deleted state; the next request reloads it."""
         share = self._shares.get(key)
         if share is not None:
             share.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the group starts again with this partition"))
 
     def settled(self, share: SharePartition) -> None:
-        """Unload an idle share partition whose group has no sessions here."""
+        """Unload an idle share partition without sessions."""
         if share.idle and not self.sessions.members(share.key.group_id):
             share.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
@@ -172,7 +171,7 @@ class SharePartitions:
     async def _begin(self, group_id: str, partition: Partition) -> int:
         """Return the start offset by `share.auto.offset.reset`.
 
-        by_duration starts at the end where no record is as young. ValueError: the setting is invalid.
+        by_duration without such a record starts at the end. ValueError: the setting is invalid.
         """
         reset = parse_reset(self.setting(group_id, "share.auto.offset.reset"))
         if reset.begin is Begin.EARLIEST:
@@ -205,7 +204,7 @@ class SharePartitions:
     def open(self, group_id: str, member_id: str, partitions: Iterable[TopicIdPartition], peer: Peer) -> ShareSession:
         """Open a session that ends with its connection.
 
-        Records acquired in an earlier one stay locked. After SHARE_SESSION_LIMIT_REACHED the earlier session stays.
+        Records acquired in an earlier one stay locked. SHARE_SESSION_LIMIT_REACHED keeps the earlier session.
         """
         self._release_now(group_id, member_id)
         earlier = None
@@ -222,7 +221,7 @@ class SharePartitions:
     def end(self, session: ShareSession) -> None:
         """End a session and release its member's records.
 
-        One connection may have very many sessions, so the releases run in rounds.
+        Releases run in rounds, as a connection may have very many sessions.
         """
         if not self.sessions.close(session):
             return
@@ -261,10 +260,7 @@ class SharePartitions:
             self._going_on = False
 
     def _release_now(self, group_id: str, member_id: str) -> None:
-        """Finish a member's releases before it opens a session again.
-
-        Later they would take its new records.
-        """
+        """Finish a member's releases before its next session: later they would take its new records."""
         for _ in self._releasing.pop((group_id, member_id), ()):
             pass
 
@@ -281,7 +277,7 @@ class SharePartitions:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self, *, within_ms: int) -> None:
-        """End every share partition. Running writes have `within_ms` to finish."""
+        """End every share partition; writes have `within_ms` to finish."""
         for share in self._shares.values():
             share.dead_letters.stop()
         at_work = [task for share in self._shares.values() for task in (share.writing, share.dead_letters.task)]

@@ -1,10 +1,9 @@
 """A share partition: its state, its writes, its locks and its waiters.
 
-Here: loading, writing changes before callers are answered, expiring locks, waking waiters.
+Here: loading, writes before replies, expiring locks, waking waiters.
 Not here: the rules (`state`, `acquisition`), sessions, the table (`manager`).
 
-Changes that arrive during a write are written together after it. A write runs in its own task: a cancelled caller does
-not cancel it.
+Changes during a write are written together after it. A cancelled caller does not cancel a write.
 """
 
 import asyncio
@@ -31,10 +30,7 @@ _COME_AGAIN = {
 _FENCED = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH}
 _NOT_FOUND = {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 _FORGOTTEN = ErrorCode.INVALID_REQUEST
-"""The persister's error for a deleted state or an impossible change.
-
-This leader's state is not the persisted one.
-"""
+"""The persister's error if this leader's state is not the persisted one."""
 
 
 class Waiter(Protocol):
@@ -62,7 +58,7 @@ class Owner(Protocol):
         """Add to the records in flight; negative for fewer."""
 
     def settled(self, share: "SharePartition") -> None:
-        """Handle a finished write or release; `share` may be idle."""
+        """Handle a finished write or release."""
 
 
 @dataclass(slots=True, eq=False)
@@ -128,7 +124,7 @@ class SharePartition:
     def spare(self) -> bool:
         """Whether it may be unloaded to make room.
 
-        Everything is persisted. Dead letters that wait for their next attempt are retried at the next load.
+        Dead letters waiting for a retry are retried after the next load.
         """
         unused = self.state is not None and self.writing is None and not self.waiters and self.state.idle
         return unused and (self.dead_letters.task is None or self.dead_letters.resting)
@@ -144,9 +140,9 @@ class SharePartition:
     # Lifecycle
 
     async def load(self, begin: Callable[[Partition], Awaitable[int]]) -> None:
-        """Load the persisted state; end the share partition where that fails.
+        """Load the persisted state; end the share partition on failure.
 
-        `begin`: returns the start offset, where none is persisted.
+        `begin`: returns the start offset if none is persisted.
         """
         try:
             kept = await self._persister.read(self.key, leader_epoch=self.leader_epoch)
@@ -166,7 +162,7 @@ class SharePartition:
                 self._owner.settled(self)
 
     def end(self, problem: KafkaError) -> None:
-        """Make the share partition unusable and wake its waiters, which retry."""
+        """Make the share partition unusable and wake its waiters."""
         if self.problem is not None:
             return
         self.problem = problem
@@ -250,7 +246,7 @@ class SharePartition:
     def _arm(self) -> None:
         """Arm the timer for the next expiry.
 
-        That may be a younger lock's, where the lock duration became shorter.
+        It may be a younger lock's, after a change of the lock duration.
         """
         if self.state is None or self.problem is not None:
             return
@@ -328,7 +324,7 @@ class SharePartition:
     def _together(self) -> list[_Write]:
         """Take pending writes of different records.
 
-        A change that holds in any case goes alone: its records may have been acquired again.
+        One that `holds` goes alone: its records may have been acquired again.
         """
         together = [self._waiting.popleft()]
         while not together[0].holds and self._waiting and not self._waiting[0].holds:

@@ -1,7 +1,7 @@
 """Writing the dead letters of one share partition, with retries (KIP-1191).
 
-Here: when, and the backoff.
-Not here: writing (`dead_letters`), record states (`state`). Other records of the partition are not held up.
+Here: the backoff.
+Not here: writing (`dead_letters`), record states (`state`). Other records are not held up.
 """
 
 import asyncio
@@ -37,9 +37,7 @@ class PartitionDeadLetters:
     """The writer task of one share partition.
 
     Args:
-        due: returns the letters to write.
         buried: called with letters that are on disk.
-        over: called when the task ends.
 
     Attributes:
         task: None while nothing is due.

@@ -1,8 +1,8 @@
 """Share sessions: incremental lists of partitions per member (KIP-932).
 
 Here: sessions, epochs and bounds, as plain state.
-Not here: a member's records (`state`), dropped connections (`manager`). A member names its partitions once and then
-only changes. A full broker refuses a new session and evicts none.
+Not here: a member's records (`state`), dropped connections (`manager`). A full broker refuses new sessions and evicts
+none.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class ShareSession:
 
     Attributes:
         epoch: of its next request.
-        partitions: whether the next response must include each, even without records; in the order of service.
+        partitions: in order of service; whether the next response must include each.
     """
 
     group_id: str
@@ -66,7 +66,7 @@ class ShareSessions:
     def open(self, group_id: str, member_id: str, partitions: Iterable[TopicIdPartition]) -> ShareSession:
         """Open a session in place of the member's earlier one.
 
-        After SHARE_SESSION_LIMIT_REACHED the earlier session stays.
+        SHARE_SESSION_LIMIT_REACHED keeps the earlier session.
         """
         session = ShareSession(group_id, member_id, dict.fromkeys(partitions, False))
         earlier = self._sessions.get((group_id, member_id))
@@ -93,8 +93,8 @@ class ShareSessions:
         """Update and return the session of a request.
 
         Raises:
-            KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH; SHARE_SESSION_LIMIT_REACHED for too many
-                partitions, and the session is unchanged.
+            KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH; SHARE_SESSION_LIMIT_REACHED, and the
+                session is unchanged.
         """
         session = self.find(group_id, member_id)
         if session.epoch != epoch:
@@ -115,7 +115,6 @@ class ShareSessions:
         return session
 
     def close(self, session: ShareSession) -> bool:
-        """Close a session; return whether it was open."""
         key = (session.group_id, session.member_id)
         if self._sessions.get(key) is not session:
             return False

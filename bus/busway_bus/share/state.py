@@ -1,9 +1,8 @@
 """The record states of a share partition (KIP-932, KIP-1206, KIP-1222).
 
-Here: the transitions of records, as a pure machine: times in, states to be written out.
-Not here: which records a member gets (`acquisition`), the log, the persister and waiting requests (`partition`). The
-rules are those of Kafka's `SharePartition`, but for its window of gaps, records that an earlier leader gave away
-unanswered: here each gap is a `fresh` batch.
+Here: the transitions of records, as a pure state machine.
+Not here: which records a member gets (`acquisition`), the log and the persister (`partition`). The rules are those of
+Kafka's `SharePartition`, except that a gap, records acquired from an earlier leader, is a `fresh` batch.
 """
 
 from bisect import bisect_left
@@ -19,7 +18,7 @@ from busway_protocol.errors import ErrorCode, KafkaError
 
 
 class AcknowledgeType(IntEnum):
-    """A member's verdict on an acquired record."""
+    """A member's acknowledgement of a record."""
 
     GAP = 0
     ACCEPT = 1
@@ -48,7 +47,7 @@ class Acknowledgement:
 class SharePartitionState:
     """A share partition in the memory of its leader.
 
-    `kept`: the persisted state, with a start offset. ValueError: its batches contradict each other.
+    `kept`: the persisted state. ValueError: its batches contradict each other.
 
     Attributes:
         start: every record before it is finished.
@@ -82,12 +81,11 @@ class SharePartitionState:
         return self.end - max(first, self.start)
 
     def room(self, limits: ShareLimits) -> int:
-        """Number of further offsets allowed in flight."""
         return min(limits.in_flight - self.open_count, limits.span - self.in_flight_count)
 
     @property
     def complete_count(self) -> int:
-        """Terminal records from `start` on, pending writes included."""
+        """Terminal records from `start` on, with pending writes."""
         return sum(run.last - run.first + 1 for run in self.in_flight.runs if run.terminal)
 
     @property
@@ -96,7 +94,6 @@ class SharePartitionState:
 
     @property
     def idle(self) -> bool:
-        """Whether no record is acquired and no write is pending."""
         return all(run.change is None and not run.locked for run in self.in_flight.runs)
 
     @property
@@ -132,7 +129,7 @@ class SharePartitionState:
         """Apply acknowledgements by offset.
 
         The caller writes the change, then calls `commit` or `roll_back`. After INVALID_RECORD_STATE or INVALID_REQUEST
-        only locks that were renewed before stay changed.
+        only renewals are kept.
         """
         change = Change()
         current = [acknowledgement for acknowledgement in acknowledgements if acknowledgement.last >= self.start]
@@ -171,7 +168,7 @@ class SharePartitionState:
             )
 
     def _count_valid(self, acknowledgements: Sequence[Acknowledgement]) -> tuple[int, KafkaError | None]:
-        """Count valid acknowledgements; return the error of the next too."""
+        """Count valid acknowledgements; return also the next one's error."""
         before, end = -1, -1
         for index, acknowledgement in enumerate(acknowledgements):
             try:
@@ -188,7 +185,7 @@ class SharePartitionState:
     def _find(self, acknowledgement: Acknowledgement) -> int:
         """Find the last offset of the batch where the range ends.
 
-        INVALID_RECORD_STATE where the range is before all records in flight, INVALID_REQUEST where it is behind them.
+        INVALID_RECORD_STATE before all records in flight, INVALID_REQUEST behind them.
         """
         batches = self.in_flight.between(acknowledgement.first, acknowledgement.last)
         if not self.in_flight.has_before(acknowledgement.first) and not (
@@ -214,9 +211,9 @@ class SharePartitionState:
         return change
 
     def take_back(self, member_id: str, acquired: Iterable[Acquired]) -> bool:
-        """Undo an acquisition with an unsent response; return whether records were freed.
+        """Undo an acquisition with an unsent response; True if records were freed.
 
-        It does not count as a delivery, and nothing is written.
+        It is no delivery, and nothing is written.
         """
         taken = False
         for part in acquired:
@@ -245,7 +242,7 @@ class SharePartitionState:
         self._changed()
 
     def roll_back(self, *changes: Change, limits: ShareLimits, now_ms: int) -> None:
-        """Undo unwritten changes. Members keep records whose locks have not expired."""
+        """Undo unwritten changes; unexpired locks stay."""
         refused = frozenset(changes)
         for run in self.in_flight.runs:
             if run.change not in refused:
@@ -277,7 +274,7 @@ class SharePartitionState:
     # Dead letters
 
     def letters(self, limits: ShareLimits, at_most: int) -> list[Letter]:
-        """Return missing dead letters in offset order, of at most `at_most` records."""
+        """Return missing dead letters in order, of at most `at_most` records."""
         letters: list[Letter] = []
         for run in self.in_flight.runs:
             if run.dead and at_most > 0:
@@ -333,13 +330,11 @@ class SharePartitionState:
         self.advance()
 
     def advance(self) -> None:
-        """Move the start past finished records."""
         if self.in_flight.drop_finished():
             self.start = self.in_flight.first if self.in_flight else self.end
 
 
 def _given_back(run: Run, limits: ShareLimits) -> RecordState:
-    """Return a released record's state, by its delivery count."""
     if run.delivery_count < limits.delivery_count:
         return RecordState.AVAILABLE
     if not limits.dead_letters:
@@ -354,7 +349,7 @@ def _rejected(run: Run) -> RecordState:
 
 
 def _cause(run: Run, limits: ShareLimits) -> Cause:
-    """Guess an earlier leader's cause, which is not persisted, by Kafka's rule."""
+    """Guess an earlier leader's cause by Kafka's rule."""
     return Cause.DELIVERED_TOO_OFTEN if run.delivery_count >= limits.delivery_count else Cause.REJECTED
 
 

@@ -4,8 +4,7 @@ Here: which state wins at an offset, cutting at the start offset.
 Not here: the table of states (`shard`).
 
 The higher delivery count wins, then the higher state: delivery counts only grow, and terminal states have higher
-numbers. Adjacent batches with the same state and count are joined. The cost does not depend on batches outside the
-changed range.
+numbers. Adjacent batches with the same state and count are joined. Batches outside the changed range cost nothing.
 """
 
 import heapq

@@ -271,14 +271,11 @@ class ShareStateShard:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing changed since the last snapshots, each a rewrite for age."""
+        """Whether all snapshots are rewrites for age, without changes since."""
         return all(kept.created_ms != kept.written_ms for kept in self.partitions.values())
 
     def renewed(self, keys: Iterable[SharePartitionKey], *, wall_ms: int, older_ms: int) -> Decision[bool]:
-        """Rewrite snapshots of at least this age, so that the log before them can be deleted. The reply is always true:
-
-        more may be due.
-        """
+        """Rewrite snapshots of at least this age; reply True: more may be due."""
         changes = []
         for key in keys:
             kept = self.partitions.get(key)
@@ -292,7 +289,7 @@ class ShareStateShard:
         return [topic_id for topic_id in self._by_topic if not self._exists(topic_id, 0)]
 
     def forget(self, topic_ids: Collection[UUID], at_most: int) -> Decision[bool]:
-        """Delete at most `at_most` states of topics. The reply is whether there are more."""
+        """Delete at most `at_most` states of topics; reply whether there are more."""
         keys: list[SharePartitionKey] = []
         for topic_id in topic_ids:
             keys += list(self._by_topic.get(topic_id, ()))

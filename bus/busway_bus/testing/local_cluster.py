@@ -21,7 +21,7 @@ _ANY_PORT: Final = "PLAINTEXT://127.0.0.1:0"
 _PROMPT: Final = {
     f"group.{kind}.{what}heartbeat.interval.ms": "200" for kind in ("consumer", "share") for what in ("min.", "")
 }
-"""Short heartbeat intervals. Members learn their assignment by heartbeat, by default every 5 s."""
+"""Short heartbeat intervals, for fast assignments; by default 5 s."""
 
 
 class LocalCluster:

@@ -3,10 +3,9 @@
 Here: holding a port.
 Not here: listening on it.
 
-A port known before its server listens, or between a stop and a start, may be given to another process, or to a
-connection as its local end. Clients would then find another server. A socket that is bound and does not listen holds
-the port: the kernel gives it to no other, refuses connections, and a server with SO_REUSEADDR (asyncio's, Java's,
-PostgreSQL's) can listen there. Only Linux allows both to be bound.
+A free port may be given to another process, or to a connection as its local end, before its server listens. A socket
+that is bound and does not listen holds it: the kernel refuses connections, and a server with SO_REUSEADDR (asyncio's,
+Java's, PostgreSQL's) can listen there. Only Linux allows both to be bound.
 """
 
 import socket
@@ -15,7 +14,7 @@ import weakref
 from typing import Final
 
 HOLDS: Final = sys.platform.startswith("linux")
-"""Whether a port can be held. Elsewhere it is free only when chosen."""
+"""Whether a port can be held, not only chosen."""
 
 
 class HeldPort:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 Pick = Callable[[int], int]
-"""Returns a number below its argument. A constant 0 loses all unsynced data."""
+"""Returns a number below its argument; 0 loses all unsynced data."""
 PAGE: Final = 4096
 """Unit of disk writes, in bytes."""
 _TORN_WAYS: Final = 3
@@ -128,14 +128,12 @@ class Change:
 
 
 def size_of(node: Node) -> int:
-    """Return the bytes in a file, or in all below a directory."""
     if isinstance(node, Content):
         return len(node.cached)
     return sum(map(size_of, node.names.values()))
 
 
 def directories_below(directory: Directory) -> "list[Directory]":
-    """Return a directory and all below, cached or on disk."""
     below: dict[int, Directory] = {}
     for names in (directory.on_disk, directory.names):
         for name in sorted(names):

@@ -1,7 +1,7 @@
 """`Files` in memory, which lose unsynced data and fail as disks do.
 
-Here: the open files of a simulated disk, and its faults. Seeded random numbers decide which unsynced pages and names
-survive a power cut: a history can be repeated.
+Here: the open files of a simulated disk, and its faults. The seed decides which unsynced pages and names survive a
+power cut.
 Not here: the cache (`sim_disk`), time (`sim_threads`).
 """
 
@@ -38,8 +38,6 @@ class DiskFaults:
 
 
 class SimLoan:
-    """A readable file, whatever happens to its name."""
-
     __slots__ = ("_content", "_files", "_path", "descriptor")
 
     def __init__(self, files: "SimFiles", path: str, content: Content) -> None:
@@ -151,7 +149,7 @@ class SimFiles:
         chance: draws the accesses that `faults` hits.
 
     Attributes:
-        failing: all writes and syncs fail, as on a dying disk.
+        failing: all writes and syncs fail.
         failing_syncs: all syncs fail.
         syncs: number of syncs, of files and of replaced small files.
         cold: paths of files not in memory until waited for.
@@ -280,7 +278,7 @@ class SimFiles:
             directory.sync()
 
     def remove(self, path: str) -> None:
-        """Remove a file, if it exists. Before a directory sync a power cut may restore it."""
+        """Remove a file; before a directory sync a power cut may restore it."""
         with self._guard:
             self.check_disk()
             try:
@@ -349,7 +347,7 @@ class SimFiles:
                 self._root.sync()
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory tree. Before a sync of its parent a power cut may restore parts."""
+        """Remove a directory tree; before a sync a power cut may restore parts."""
         with self._guard:
             node = self._find(path)
             if isinstance(node, Directory):

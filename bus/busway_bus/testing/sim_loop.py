@@ -1,10 +1,9 @@
 """A deterministic event loop: many processes in one thread, in virtual time.
 
-Here: which callback runs next, and when. Each process appears to have a loop of its own: its callbacks run in the order
-of their calls, a round at a time. The seed draws the process of the next round, the order of simultaneous events, and
-the duration of work in threads, which happens as a single step some time after its submission. Time advances by a tiny
-step for each callback and each clock reading, and to the next event when nothing is ready. No callback of a crashed
-process runs again.
+Here: which callback runs next, and when. Each process appears to have its own loop: its callbacks run in the order of
+their calls, a round at a time. The seed draws the process of the next round, the order of simultaneous events, and the
+duration of work in threads, which is one step some time after its submission. Time advances by a tiny step for each
+callback and clock reading, and to the next event when nothing is ready.
 Not here: the network (`sim_network`), the disk (`sim_files`), faults (`world`).
 """
 
@@ -39,17 +38,17 @@ _CANCELLED_MIN: Final = 512
 
 
 class NotSimulated(NotImplementedError):
-    """A feature that is not simulated. The text has its name and the remedy."""
+    """A feature that is not simulated."""
 
 
 class Stuck(Exception):
-    """A workload without end or without further events. The text has all tasks' stacks."""
+    """A workload without end or further events; with all tasks' stacks."""
 
 
 Event = tuple[float, float, int, Process | None, Any]
 """Time, a random tie-breaker, a number, and a handle with its process.
 
-Without a process (None) it is a call of the world.
+Without a process it is a call of the world.
 """
 
 
@@ -382,7 +381,7 @@ class SimLoop(asyncio.BaseEventLoop):
     # SimulationErrors
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Record an unhandled exception, unless its process is dead."""
+        """Record an unhandled exception of a live process."""
         handle, future = context.get("handle"), context.get("future") or context.get("task")
         if handle is not None:
             process = handle._context.get(PROCESS, self.world)
@@ -410,7 +409,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.close()
 
     def bury(self) -> None:
-        """Close all tasks. This runs their `finally` blocks, so only after all checks."""
+        """Close all tasks, after all checks: this runs their `finally` blocks."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of coroutines that were never awaited
             for process in self.processes:

@@ -1,7 +1,6 @@
 """The network of a simulated world.
 
-Here: hosts' addresses, listeners, opening connections, and faults between two hosts: delays, silence in one direction,
-resets.
+Here: addresses, listeners, opening connections, faults between two hosts: delays, silence in one direction, resets.
 Not here: one connection (`sim_transport`), the order of events (`sim_loop`).
 """
 
@@ -224,7 +223,7 @@ class Network:
             end.arrivals_pass()  # its peer may be closed, and no longer in the list
 
     def process_ended(self, process: Process, *, silent: bool) -> None:
-        """Close an ended process's sockets; after a power cut without notice."""
+        """Close an ended process's sockets, after a power cut without notice."""
         for server in [server for server in self._listening.values() if server.process is process]:
             server.close()
         for end in [end for end in self._ends if end.process is process]:
@@ -236,7 +235,7 @@ class Network:
                 end.kernel_closed(reset=bool(self.chance.randrange(2)))
 
     def host_is_back(self, host: Host) -> None:
-        """Restore a host's power. It resets old connections that are in use or kept alive."""
+        """Restore a host's power. It resets old connections in use or kept alive."""
         for end in list(self._ends):
             if end.vanished and end.process.host is host:
                 end.reset_after_power_cut()

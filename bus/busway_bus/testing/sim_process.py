@@ -1,7 +1,6 @@
 """A simulated machine and its processes.
 
-Here: `Host` (name, disk, wall clock), `Process`, whose callbacks run, wait or never run again, and the context variable
-of the running process.
+Here: `Host`, `Process`, and the context variable of the running process.
 Not here: the loop (`sim_loop`), sockets (`sim_network`).
 """
 
@@ -48,7 +47,6 @@ class Process:
 
     Attributes:
         machine: its clocks, ids and randomness.
-        ready: callbacks to run, in order.
         dead: they never run again.
         stopped: reasons why they do not run now; 0 if they do.
         frozen: a disk wait also stops it.

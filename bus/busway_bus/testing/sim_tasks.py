@@ -51,7 +51,7 @@ def where(coro: Any) -> list[str]:
 
 
 def end(coro: Any) -> None:
-    """Close a coroutine, with up to ten attempts if it ignores GeneratorExit.
+    """Close a coroutine, in up to ten attempts if it ignores GeneratorExit.
 
     An unstarted one's coroutine arguments are closed first.
     """

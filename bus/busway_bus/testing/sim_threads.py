@@ -1,7 +1,6 @@
 """Simulated work in threads, without threads.
 
-Here: the executors of simulated processes. Work happens at one moment, some time after its submission, when a thread of
-its executor is free; its result follows at once or later.
+Here: the executors of processes. Work happens at one moment, some time after its submission, when a thread is free.
 Not here: effects of the disk (`sim_files`).
 """
 

@@ -1,11 +1,10 @@
 """One end of a simulated connection.
 
-Here: an asyncio transport over bytes in memory, like TCP: flow control in both directions, bytes split anywhere,
-half-closed ends, resets.
+Here: an asyncio transport like TCP: flow control in both directions, bytes split anywhere, half-closed ends, resets.
 Not here: listeners and faults (`sim_network`).
 
-Two layers are separate, as in an operating system. Bytes that a process has handed over are in flight, whatever happens
-to it; others are lost with it. Arrived bytes wait for a frozen process.
+As in an operating system, bytes that a process has handed over are in flight whatever happens to it, and arrived bytes
+wait for a frozen process.
 """
 
 import asyncio
@@ -142,7 +141,7 @@ class SimTransport(asyncio.Transport):
         return self._protocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return both ends' names, or a substitute for the socket."""
+        """Return both ends' names, or the socket's substitute."""
         if name == "socket":
             return SimSocket(super().get_extra_info("sockname"), super().get_extra_info("peername"), self._options)
         return super().get_extra_info(name, default)
@@ -393,9 +392,9 @@ class SimTransport(asyncio.Transport):
             self._reset_peer()
 
     def keepalive_s(self) -> tuple[float, float] | None:
-        """Return the silence before the first keepalive probe and before the timeout.
+        """Return the silence in s before the first keepalive probe and the timeout.
 
-        In s; None without keepalive.
+        None without keepalive.
         """
         if not self._options.get((socket.SOL_SOCKET, socket.SO_KEEPALIVE)):
             return None

@@ -1,6 +1,6 @@
 """The events of a simulated world, one line for each.
 
-Here: the lines, and one hash of all, equal for two runs of one seed under any hash seed of the interpreter.
+Here: the lines, and one hash of all, equal for all runs of a seed, whatever Python's hash seed.
 Not here: which events to add.
 """
 
@@ -9,7 +9,7 @@ from collections import deque
 from typing import Final
 
 LINES_MAX: Final = 200_000
-"""Events kept as text. The hash has older ones, so that memory is bounded."""
+"""Events kept as text. The hash has all."""
 _HASHED_AT_ONCE: Final = 4_096
 
 Event = tuple[float, str, str]

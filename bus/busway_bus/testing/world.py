@@ -1,8 +1,7 @@
 """A simulated world: nodes and clients, deterministic loop, network and disks.
 
-Here: making hosts, nodes and processes, running a workload, and faults by a test: crash, power cut, freeze, cut
-connections.
-Not here: the choice of faults and the checks (workloads, and checks of histories).
+Here: making nodes and processes, running a workload, faults: crash, power cut, freeze, cut connections.
+Not here: the choice of faults and the checks.
 
     def test_an_acknowledged_record_outlives_a_power_cut() -> None:
         async def workload(world: World) -> None:
@@ -58,7 +57,7 @@ _PROPERTIES: Final = {
     "transaction.state.log.num.partitions": "2",
 }
 _COLLECTED_EVERY: Final = 20
-"""Worlds between two garbage collections. A running world has none: it would take a fifth of the time."""
+"""Worlds between two garbage collections; a running world has none, for speed."""
 _LOG_LINES_MAX: Final = 10_000
 
 
@@ -97,7 +96,7 @@ class SimProcess:
 
     @property
     def name(self) -> str:
-        """The host's name, from the second process on with a number."""
+        """The host's name, numbered from the second process on."""
         return self.process.name
 
     @property
@@ -140,7 +139,7 @@ class SimProcess:
         return await self.start(work, *args, **kwargs)
 
     def crash(self) -> None:
-        """Kill it, as SIGKILL does. Its sockets close, its writes stay in the page cache."""
+        """Kill it, as SIGKILL does; its writes stay in the page cache."""
         self._world.crash(self.process)
 
     def freeze(self) -> None:
@@ -165,12 +164,12 @@ class SimProcess:
 
 
 class SimNode:
-    """A simulated broker: its host, its disk, and its current process.
+    """A simulated broker.
 
     Attributes:
         disk: survives crashes; set its faults there.
         node: None unless running.
-        exited: done when its process ends by itself, as after a disk failure; new after each `start`.
+        exited: done when its process ends by itself; new after each `start`.
     """
 
     def __init__(self, world: "World", name: str, properties: Mapping[str, str]) -> None:
@@ -201,7 +200,7 @@ class SimNode:
     async def start(self) -> None:
         """Start it in a new process, on the current disk.
 
-        Raises a node's errors, and Crashed if it was crashed during the start.
+        Raises a node's errors, and Crashed.
         """
         assert not self.running, f"{self.name} runs"
         self.disk.power_on()
@@ -346,7 +345,7 @@ class World:
     def crash(self, process: Process, why: str = "killed", *, silent: bool = False) -> None:
         """End a process at once; its code never runs again.
 
-        `silent`: its host lost power: peers get no notice.
+        `silent`: peers get no notice.
         """
         if not process.dead:
             self.loop.crash(process, why)
@@ -358,8 +357,7 @@ class World:
     def run(self, workload: Callable[["World"], Awaitable[R]]) -> R:
         """Run a workload to its end. A world runs once.
 
-        Raises the workload's errors; Stuck without further events or beyond a limit; SimulationErrors if the code under test
-        failed.
+        Raises the workload's errors; Stuck without further events or beyond a limit; SimulationErrors.
         """
         World._worlds += 1
         if World._last is not None:
@@ -393,6 +391,6 @@ class World:
 
 @atexit.register
 def _close_last_tasks() -> None:
-    """Close its tasks. At exit Python would report each `finally` block without a loop."""
+    """Close its tasks: at exit their `finally` blocks would have no loop."""
     if World._last is not None:
         World._last.bury()

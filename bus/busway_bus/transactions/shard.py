@@ -1,8 +1,7 @@
 """The transactional ids of one partition of `__transaction_state`.
 
-Here: the table, its operations, and `apply`, which alone changes it, live and in a replay.
-Not here: checks (`fencing`), effects of events (`transaction`), storage and waiting (`coordinator.runtime`), markers
-(`coordinator.markers`).
+Here: the table and its operations; only `apply` changes it.
+Not here: checks (`fencing`), effects of events (`transaction`), markers (`coordinator.markers`).
 """
 
 from collections.abc import Callable, Collection, Mapping

@@ -70,4 +70,4 @@ TRANSITIONS: Final[Table[State, Event, State]] = Table(
         **{(state, Event.EXPIRED): State.DEAD for state in _IDLE},
     },
 )
-"""(state, event) → the next state. Events are checked before, so that no others occur."""
+"""(state, event) → the next state. Events are checked before."""

@@ -1,7 +1,7 @@
 """The state of one transactional id, and the effect of each event.
 
 Here: `Transaction`, a frozen value, its next values, and its record.
-Not here: whether an event is allowed (`states`, `fencing`), the table (`shard`). Epochs and ids are those of Kafka's
+Not here: whether an event is allowed (`states`, `fencing`), the table (`shard`). Epochs and ids are as in Kafka's
 `TransactionMetadata` (KIP-360, KIP-890).
 """
 
@@ -33,9 +33,8 @@ class Transaction:
 
     Attributes:
         previous_producer_id: before the last event; differs if that rotated the id.
-        next_producer_id: assigned once the ending transaction has its markers, as the current epochs are exhausted.
+        next_producer_id: assigned once the markers are written, as the epochs are exhausted.
         last_epoch: before the current one, for a repeated InitProducerId; not in the log, as in Kafka.
-        timeout_ms: a transaction open for longer is aborted.
         started_ms: wall time of the first added partition; -1 without one.
         updated_ms: wall time of the last event.
         client_version: the producer's transaction version at the last event.
@@ -67,7 +66,7 @@ class Transaction:
         """Begin with a new producer id.
 
         Args:
-            known: it sent id and epoch, and may do so again after a lost response.
+            known: it sent id and epoch, and may repeat them.
         """
         return self._begun(producer_id, timeout_ms, 0, self.epoch if known else NO_EPOCH, now)
 
@@ -106,7 +105,7 @@ class Transaction:
             event: COMMITTED or ABORTED.
             client_version: from 2 on the epoch rises, which also fences the producer.
             next_producer_id: if this end exhausts the epochs of the current one.
-            fences: whether the coordinator aborts it, so that no producer may continue.
+            fences: the coordinator aborts it: no producer may continue.
         """
         epoch, last_epoch = self.epoch, self.last_epoch
         if client_version >= EPOCHS_BUMPED_SINCE:

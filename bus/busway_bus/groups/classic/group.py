@@ -24,7 +24,7 @@ from busway_protocol.errors import ErrorCode
 
 R = TypeVar("R")
 WRITE_AGAIN_MS: Final = 1_000
-"""Delay before an empty generation is rewritten after a failed append."""
+"""Delay before an empty generation is rewritten after a failed append: no member triggers it."""
 
 
 class ClassicGroup(ClassicView):
@@ -386,7 +386,7 @@ class ClassicGroup(ClassicView):
         """Apply a record; None is the group's tombstone.
 
         Members first seen in a replay get one session timeout from `now`. A generation without a leader, written by
-        `downgrade`, makes all members rejoin.
+        `downgrade`, makes all members rejoin: a member left, and its partitions are unassigned.
         """
         if value is None:
             self.roster.pending.clear()

@@ -1,5 +1,6 @@
 """One member of a classic group.
 
+Here: its state.
 Not here: the effects of requests (`group`).
 """
 

@@ -71,6 +71,7 @@ class Roster:
             self._static[member.instance_id] = member.member_id
 
     def remove(self, member_id: str) -> Member:
+        """Remove a member without a pending request."""
         member = self.members.pop(member_id)
         assert not member.parked, member_id
         self._count_protocols(member, -1)
@@ -195,7 +196,7 @@ class Roster:
         return self._usage.fits({host: more_bytes})
 
     def has_room_for(self, assignments: Sequence[tuple[str, bytes]], host: str) -> bool:
-        """Check that each member may hold its assignment; an unknown one is charged to the sender's host."""
+        """Check that each member may hold its assignment. An unknown one is charged to the sender's host."""
         more: Counter[str] = Counter()
         for member_id, assignment in assignments:
             member = self.members.get(member_id)

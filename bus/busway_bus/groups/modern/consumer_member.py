@@ -1,5 +1,6 @@
 """A member of a consumer group (KIP-848).
 
+Here: its state and records.
 Not here: its next step (`reconcile`).
 """
 
@@ -85,7 +86,7 @@ class ConsumerMember(ModernMember):
         return replace(self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
 
     def left_temporarily(self) -> "ConsumerMember":
-        """Return the static member after a temporary leave; it keeps its partitions, owned since epoch 0."""
+        """Return the static member after a temporary leave. It keeps its partitions, owned since epoch 0."""
         kept = {topic_id: dict.fromkeys(partitions, 0) for topic_id, partitions in self.assigned.items()}
         return replace(self, epoch=STATIC_LEAVE_EPOCH, assigned=kept, revoking={})
 

@@ -176,8 +176,8 @@ class ConsumerView(ModernGroup[ConsumerMember]):
     def _watch_revocation(self, before: ConsumerMember | None, member: ConsumerMember, now: int) -> None:
         """Start or stop a member's revocation timeout.
 
-        It is the rebalance timeout. Classic members have other timeouts; a static member that left temporarily has only
-        its session's.
+        It is the rebalance timeout, from the notification on. Classic members have other timeouts; a static member that
+        left temporarily has only its session's.
         """
         left = member.epoch == STATIC_LEAVE_EPOCH
         if member.state is not MemberState.UNREVOKED or member.classic is not None or left:

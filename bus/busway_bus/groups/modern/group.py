@@ -85,13 +85,13 @@ def assignment_bytes(assignment: Assignment) -> int:
 class ModernGroup(Group, Generic[M]):
     """A group whose members have epochs.
 
-
-    epoch: rises with every change of members, subscriptions or topics.
-    target_epoch: while lower than `epoch`, a new target assignment is due.
-    target_timestamp_ms: of its computation.
-    metadata_hash: of its topics.
-    subscribed: number of subscribers of a topic by name.
-    static: member ids by instance id.
+    Attributes:
+        epoch: rises with every change of members, subscriptions or topics.
+        target_epoch: while lower than `epoch`, a new target assignment is due.
+        target_timestamp_ms: of its computation.
+        metadata_hash: of its topics.
+        subscribed: number of subscribers of a topic by name.
+        static: member ids by instance id.
     """
 
     def __init__(self, group_id: str, memory: GroupMemory) -> None:

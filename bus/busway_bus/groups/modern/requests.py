@@ -1,5 +1,6 @@
 """Requests, replies and settings of consumer groups.
 
+Here: the values.
 Not here: their handling (`consumer_group`).
 """
 

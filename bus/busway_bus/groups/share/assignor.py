@@ -13,7 +13,7 @@ from busway_bus.groups.modern.group import Assignment
 
 NAME: Final = "simple"
 P = TypeVar("P", int, tuple[int, int])
-"""A partition index, alone or with its topic's."""
+"""A partition index, alone or with its topic's: topic ids compare slowly."""
 
 
 def assign(

@@ -1,7 +1,6 @@
 """Settings in DescribeConfigs and CreateTopics: value, source, synonyms.
 
-Here: entries of topics, groups, brokers and the cluster, and changes. Sources are numbered as in KIP-226, synonyms
-listed as by Kafka's `ConfigHelper`.
+Here: entries, and changes. Sources are numbered as in KIP-226, synonyms listed as by Kafka's `ConfigHelper`.
 Not here: the keys (`kernel`).
 """
 
@@ -176,7 +175,6 @@ async def alter_each(
 
     Args:
         updates: returns a resource's changes.
-        answer: builds an outcome.
         incremental: see `controller.configs.AlterConfigs`.
     """
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
@@ -233,7 +231,7 @@ def _name(resource: Any, node: NodeServices) -> str:
 def check_broker(name: str, node_id: int, what: str, alternative: str) -> None:
     """Refuse another broker's name with INVALID_REQUEST, in Kafka's words.
 
-    `what`: the expected value. `alternative`: another allowed value.
+    `what`: the expected value.
     """
     try:
         broker_id = int(name)

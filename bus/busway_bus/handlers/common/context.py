@@ -96,8 +96,8 @@ class Wait(Protocol):
 class Peer:
     """Whether the client of a connection still waits for responses.
 
-    A write in progress continues without the client, as in Kafka: a disconnect never cancels a request. A pure wait,
-    such as a long poll or a member's in a rebalance, is registered, and ends with PeerGone.
+    A write continues without the client, as in Kafka: a disconnect never cancels a request. A pure wait, such as a long
+    poll or a member's in a rebalance, is registered, and ends with PeerGone.
 
     Attributes:
         polls: waits that end when the client is gone; the caller removes a finished one.
@@ -182,7 +182,7 @@ class RequestContext:
 
     @property
     def on_controller_listener(self) -> bool:
-        """Whether the client addresses the controller of this node, which is a broker too."""
+        """Whether the client addresses this node's controller."""
         return self.listener in self.node.controller_advertised
 
     @property

@@ -1,7 +1,6 @@
 """Splits large requests to the controller.
 
-Here: commands small enough for other requests to run in between; items are independent, so splits have no visible
-effect.
+Here: commands small enough for other requests to run in between. Items are independent.
 Not here: the commands.
 """
 

@@ -1,6 +1,6 @@
 """The kinds of endpoints that a client of DescribeCluster may want (KIP-919).
 
-Here: their numbers, and the refusal of a request that reached the other kind.
+Here: their numbers, and the refusal of a misdirected request.
 Not here: the endpoints (`describe_cluster`, `for_controllers.describe_cluster`).
 """
 
@@ -19,7 +19,7 @@ _NAMES: Final = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
 def other_type(
     request: DescribeClusterRequest, served: int, *, api_version: int, has_controllers: bool = True
 ) -> DescribeClusterResponse:
-    """Refuse a request that is not for the served kind; codes and texts of Kafka's `AuthHelper`.
+    """Refuse a request for the other kind, as Kafka's `AuthHelper`.
 
     Args:
         has_controllers: whether the node has a listener for controllers.

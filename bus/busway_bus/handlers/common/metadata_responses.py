@@ -1,6 +1,6 @@
 """Cached Metadata responses for all topics, valid for one image.
 
-Here: their bytes, bounded: tools and patterns request all topics repeatedly, and ten thousand partitions take 100 ms.
+Here: their bytes, bounded: clients poll all topics, and ten thousand partitions take 100 ms.
 Not here: their content (`metadata`).
 """
 

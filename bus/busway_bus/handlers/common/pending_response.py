@@ -1,7 +1,7 @@
 """A response that is completed later.
 
-Here: `PendingResponse`, returned by a handler instead of a response.
-Not here: the order of responses (`server.connection`), handlers with several waits, which are coroutines.
+Here: a handler's `PendingResponse`.
+Not here: the order of responses (`server.connection`), handlers with several waits (coroutines).
 """
 
 from collections.abc import Callable

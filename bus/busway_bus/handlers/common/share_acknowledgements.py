@@ -1,6 +1,6 @@
 """Acknowledgements of share groups in ShareFetch and ShareAcknowledge.
 
-Here: checks, passing them to share partitions, the leader if it is another broker.
+Here: checks, passing them to share partitions, another leader.
 Not here: the responses (`share_fetch`, `share_acknowledge`).
 """
 
@@ -19,7 +19,7 @@ from busway_protocol.messages.share_groups import AcknowledgementBatch, LeaderId
 
 RENEW_SINCE: Final = 2
 ACKNOWLEDGED_TOGETHER: Final = 2_000
-"""Acknowledgements between two yields. Those of one partition are never split."""
+"""Acknowledgements between two yields, not within a partition."""
 _MOVED: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
 Refusal = KafkaError | None
@@ -34,9 +34,7 @@ class Topic(Protocol):
     topic_id: UUID
 
     @property
-    def partitions(self) -> Sequence[_Partition]:
-        """Its partitions."""
-        ...
+    def partitions(self) -> Sequence[_Partition]: ...
 
 
 def check_member(context: RequestContext, group_id: str | None, member_id: str | None) -> tuple[str, str]:
