@@ -134,12 +134,14 @@ def command(
     """
     names = [*([START_NAME] if starts else []), *(load.name for load in loads(quick=False))]
     parser = argparse.ArgumentParser(allow_abbrev=False, prog=f"python -m benchmarks.{name}", description=about)
-    parser.add_argument("--quick", action="store_true", help="one short round without warm-up, to see that it works")
+    parser.add_argument(
+        "--quick", action="store_true", help="one short round without warm-up, as a test of the benchmark"
+    )
     parser.add_argument("--rounds", type=int, help=f"turns of each broker (default {ROUNDS})")
     parser.add_argument(
-        "--only", default="", metavar="NAME", help=f"workloads with this in their name: {', '.join(names)}"
+        "--only", default="", metavar="NAME", help=f"only workloads with this in their name: {', '.join(names)}"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go (default below .cache/bench)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for the figures (default below .cache/bench)")
     options = parser.parse_args(arguments)
     if options.rounds is not None and options.rounds < 1:
         parser.error("--rounds must be at least 1")

@@ -147,7 +147,7 @@ def main(arguments: list[str]) -> int:
         allow_abbrev=False, prog="python -m benchmarks.cdc", description=__doc__.split("\n", maxsplit=1)[0]
     )
     parser.add_argument(
-        "--rows", type=int, default=50_000, help="of the table, and again in one transaction of the stream"
+        "--rows", type=int, default=50_000, help="rows of the table, and of one transaction of the stream"
     )
     parser.add_argument("--rounds", type=int, default=3)
     chosen = parser.parse_args(arguments)

@@ -169,10 +169,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         allow_abbrev=False, prog="python -m benchmarks.crash", description=__doc__.split("\n\n")[0]
     )
-    parser.add_argument("--kills", type=int, default=KILLS, help=f"of each client on Busway (default {KILLS})")
-    parser.add_argument("--kafka-kills", type=int, default=0, help="on Apache Kafka, 50 s each (default 0)")
-    parser.add_argument("--only", default="", metavar="NAME", help="clients with this in their name")
-    parser.add_argument("--seed", type=int, default=1, help="of the moments of the kills (default 1)")
+    parser.add_argument("--kills", type=int, default=KILLS, help=f"kills of each client on Busway (default {KILLS})")
+    parser.add_argument("--kafka-kills", type=int, default=0, help="kills on Apache Kafka, 50 s each (default 0)")
+    parser.add_argument("--only", default="", metavar="NAME", help="only clients with this in their name")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the times of the kills (default 1)")
     options = parser.parse_args(arguments)
     clients = [client for client in (Service("Busway"), *CLIENTS) if options.only in client.name]
     if not clients:

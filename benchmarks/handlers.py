@@ -189,7 +189,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__.partition(":")[0])
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", choices=list(TURNS), action="append", help="these services; again for more")
+    parser.add_argument("--only", choices=list(TURNS), action="append", help="only these services; repeatable")
     parser.add_argument("--turn", choices=list(TURNS), help=argparse.SUPPRESS)
     parser.add_argument("--bootstrap", default="", help=argparse.SUPPRESS)
     given = parser.parse_args()

@@ -177,7 +177,7 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ids", type=int, nargs="*", default=[2, 10, 50], help="numbers of writers' versions")
-    parser.add_argument("--json", type=Path, help="where all samples go")
+    parser.add_argument("--json", type=Path, help="file for all samples")
     parser.add_argument("--sample", choices=VARIANTS, help=argparse.SUPPRESS)
     parser.add_argument("--servers", help=argparse.SUPPRESS)
     parser.add_argument("--registry", help=argparse.SUPPRESS)

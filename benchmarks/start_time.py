@@ -174,9 +174,9 @@ def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__.splitlines()[0])
     parser.add_argument("--largest-gib", type=int, default=1024, help="leave out larger logs")
-    parser.add_argument("--partitions", type=int, default=1_000, help="in the row of many partitions")
-    parser.add_argument("--written-gib", type=int, default=0, help="one more log of this size that is no sparse file")
-    parser.add_argument("--open", help="open this data directory, and nothing else")
+    parser.add_argument("--partitions", type=int, default=1_000, help="partitions in the row of many partitions")
+    parser.add_argument("--written-gib", type=int, default=0, help="one more log of this size that is not sparse")
+    parser.add_argument("--open", help="only open this data directory")
     arguments = parser.parse_args()
     if arguments.open:
         print(json.dumps(opened(arguments.open)))

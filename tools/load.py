@@ -76,9 +76,9 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--loops", type=int, default=6, help="processes that compute and never wait (default 6)")
+    parser.add_argument("--loops", type=int, default=6, help="busy processes (default 6)")
     parser.add_argument("--sync", type=int, default=1, help="processes that write a file and sync it (default 1)")
-    parser.add_argument("command", nargs="*", metavar="COMMAND", help="behind --")
+    parser.add_argument("command", nargs="*", metavar="COMMAND", help="the command, after --")
     given = parser.parse_args()
     return run(given.loops, given.sync, given.command)
 

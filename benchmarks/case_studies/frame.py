@@ -137,9 +137,9 @@ def main(case: str, measure: Measure, arguments: list[str] | None = None) -> int
     parser = argparse.ArgumentParser(allow_abbrev=False, prog=f"python -m benchmarks.case_studies.{case}")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"turns of each broker (default {ROUNDS})")
     parser.add_argument(
-        "--durability", choices=[durability.name.lower() for durability in Durability], help="only this one"
+        "--durability", choices=[durability.name.lower() for durability in Durability], help="only this durability"
     )
-    parser.add_argument("--quick", action="store_true", help="one short round, to see that it works")
+    parser.add_argument("--quick", action="store_true", help="one short round, as a test of the benchmark")
     given = parser.parse_args(arguments)
     durabilities = [Durability[given.durability.upper()]] if given.durability else list(Durability)
     try:

@@ -29,19 +29,19 @@ CASES: Final = Path(__file__).parent / "cases"
 def main() -> int:
     """Parse and run."""
     parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0, help="run fresh seeds for so long (default 60)")
-    parser.add_argument("--seeds", type=int, help="run so many seeds instead")
+    parser.add_argument("--seconds", type=float, default=60.0, help="time to run fresh seeds (default 60)")
+    parser.add_argument("--seeds", type=int, help="number of seeds to run instead")
     parser.add_argument(
         "--from", dest="first", type=int, help="the first seed; by default a random one, which is printed"
     )
     parser.add_argument("--seed", type=int, help="replay one seed, a line for each event")
-    parser.add_argument("--case", type=Path, help="replay a kept plan, a line for each event")
+    parser.add_argument("--case", type=Path, help="replay a saved plan, a line for each event")
     parser.add_argument(
-        "--shrink", action="store_true", help="make the failing run of --seed or --case small, and print its story"
+        "--shrink", action="store_true", help="shrink the failing run of --seed or --case, and print its history"
     )
-    parser.add_argument("--keep", help="with --shrink: keep the small plan as cases/NAME.json")
-    parser.add_argument("--plant", choices=sorted(BY_NAME), help="with a bug put in on purpose")
-    parser.add_argument("--planted", action="store_true", help="how many seeds it takes to find each planted bug")
+    parser.add_argument("--keep", help="with --shrink: save the small plan as cases/NAME.json")
+    parser.add_argument("--plant", choices=sorted(BY_NAME), help="with this planted bug")
+    parser.add_argument("--planted", action="store_true", help="measure the seeds that each planted bug needs")
     parser.add_argument("--about", default="", choices=sorted(ABOUT), help="only themes about this")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one for each core)")
     options = parser.parse_args()

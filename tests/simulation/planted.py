@@ -169,13 +169,13 @@ def _unsynced(original: Any) -> Any:
 
 def _one_record_early(_: Any) -> Any:
     def advance_start(self: Any, offset: int, now_ms: int) -> None:
-        from busway_bus.log.deleted_segments import Deleted
+        from busway_bus.log.deleted_segments import DeletedSegment
 
         self.start_offset = max(self.start_offset, min(offset, self.end_offset))
         while len(self._segments) > 1 and self._segments[1].base_offset <= self.start_offset + 1:
             gone = self._segments.pop(0)
             due, start = now_ms + self.config.file_delete_delay_ms, self._segments[0].base_offset
-            self._deleted.append(Deleted(due, gone, snapshot=True, start=start))
+            self._deleted.append(DeletedSegment(due, gone, snapshot=True, start=start))
 
     return advance_start
 

@@ -2,6 +2,8 @@
 
 import inspect
 import os
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,6 +65,13 @@ def test_code_that_has_moved_is_an_error() -> None:
     """A bug that is planted nowhere would never be found."""
     with pytest.raises(Moved, match="not there any more"), planted(Planted("x", "x", (("json:no_such", str),))):
         pass
+
+
+def test_every_bug_has_its_row() -> None:
+    """planted.md lists each bug by its name, and no other."""
+    table = (Path(__file__).parent / "planted.md").read_text()
+    rows = re.findall(r"^\| ([^|]+?) \| \d", table, re.MULTILINE)
+    assert sorted(rows) == sorted(bug.name for bug in PLANTED)
 
 
 @pytest.mark.hostile

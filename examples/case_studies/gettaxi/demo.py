@@ -246,8 +246,8 @@ def _summary(demo: Demo, contents: Stored, seconds: float) -> Summary:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(allow_abbrev=False, prog="busway demo gettaxi")
-    parser.add_argument("--ci", action="store_true", help="end by itself with a summary")
-    parser.add_argument("--seed", type=int, default=1, help="of the traffic")
+    parser.add_argument("--ci", action="store_true", help="print a summary and exit")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the traffic")
     given = parser.parse_args()
     return run_demo(run(ci=given.ci or not sys.stdout.isatty(), seed=given.seed))
 

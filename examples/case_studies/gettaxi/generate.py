@@ -147,12 +147,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         allow_abbrev=False, prog="python -m gettaxi.generate", description="Drivers and riders."
     )
-    parser.add_argument("--city", action="append", choices=sorted(geo.CITIES), help="one or more; berlin unless given")
-    parser.add_argument("--drivers", type=int, default=500, help="of each city; each reports once a second")
-    parser.add_argument("--rides-per-minute", type=float, default=60.0, help="of each city")
+    parser.add_argument(
+        "--city", action="append", choices=sorted(geo.CITIES), help="one or more cities; default berlin"
+    )
+    parser.add_argument("--drivers", type=int, default=500, help="drivers of each city; each reports once a second")
+    parser.add_argument("--rides-per-minute", type=float, default=60.0, help="ride requests of each city")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--speed", type=float, default=1.0, help=f"of event time, up to {SPEED_MOST:g}")
-    parser.add_argument("--seconds", type=float, help="of event time; until Ctrl-C unless given")
+    parser.add_argument("--speed", type=float, default=1.0, help=f"speed of event time, up to {SPEED_MOST:g}")
+    parser.add_argument("--seconds", type=float, help="duration in event time; default: until Ctrl-C")
     given = parser.parse_args()
     given.city = given.city or ["berlin"]
     if given.drivers < 1 or given.rides_per_minute <= 0 or not 0 < given.speed <= SPEED_MOST:

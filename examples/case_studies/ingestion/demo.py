@@ -217,8 +217,8 @@ async def _story(demo: Demo, left_out: str | None, console: Console) -> Summary:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(allow_abbrev=False, prog="busway demo ingestion")
-    parser.add_argument("--ci", action="store_true", help="end by itself with a summary")
-    parser.add_argument("--without-spark", action="store_true", help="leave the store out, though Spark is there")
+    parser.add_argument("--ci", action="store_true", help="print a summary and exit")
+    parser.add_argument("--without-spark", action="store_true", help="leave out the store even if Spark is installed")
     given = parser.parse_args()
     return run_demo(run(ci=given.ci or not sys.stdout.isatty(), spark=not given.without_spark))
 

@@ -108,9 +108,9 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m ingestion.generate")
     parser.add_argument("--trucks", type=int, default=50)
-    parser.add_argument("--positions", type=int, default=20, help="of each truck")
+    parser.add_argument("--positions", type=int, default=20, help="positions of each truck")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--per-s", type=float, help="positions a second; as fast as they are acknowledged unless given")
+    parser.add_argument("--per-s", type=float, help="positions a second; default: as fast as they are acknowledged")
     given = parser.parse_args()
     try:
         sent = asyncio.run(_send(given.trucks, given.positions, given.seed, given.per_s))

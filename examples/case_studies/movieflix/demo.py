@@ -272,9 +272,9 @@ def _shown(path: Path) -> str:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(allow_abbrev=False, prog="busway demo movieflix")
-    parser.add_argument("--ci", action="store_true", help="end by itself with a summary")
+    parser.add_argument("--ci", action="store_true", help="print a summary and exit")
     parser.add_argument(
-        "--without-spark", action="store_true", help="leave training and store out, though Spark is there"
+        "--without-spark", action="store_true", help="leave out training and store even if Spark is installed"
     )
     given = parser.parse_args()
     return run_demo(run(ci=given.ci or not sys.stdout.isatty(), spark=not given.without_spark))

@@ -59,7 +59,7 @@ def main() -> int:
     parser.add_argument("connect", help="Kafka Connect's REST API, for instance http://localhost:8083")
     parser.add_argument(
         "--password",
-        help="the database's, or where the worker finds it, such as '${env:BANK_PASSWORD}', so that it is not among the settings; "
+        help="password of the database, or a reference such as '${env:BANK_PASSWORD}', so that it is not among the settings; "
         "default: the one in MYBANK_DATABASE, or else PGPASSWORD, as psql takes it",
     )
     given = parser.parse_args()

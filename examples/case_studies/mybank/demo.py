@@ -295,7 +295,7 @@ def _summary(demo: Demo, expected: Expected, alerts: Counter[str]) -> Summary:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(allow_abbrev=False, prog="busway demo mybank")
-    parser.add_argument("--ci", action="store_true", help="end by itself with a summary")
+    parser.add_argument("--ci", action="store_true", help="print a summary and exit")
     ci = parser.parse_args().ci or not sys.stdout.isatty()
     return run_demo(run(ci=ci), capture.Refused)
 

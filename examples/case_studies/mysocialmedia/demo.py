@@ -228,8 +228,8 @@ def _screen(demo: Demo, trending: list[dict[str, Any]], lines: int) -> Group:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(allow_abbrev=False, prog="busway demo mysocialmedia")
-    parser.add_argument("--ci", action="store_true", help="end by itself with a summary")
-    parser.add_argument("--spark", action="store_true", help="with --ci: let the Spark job count again, too")
+    parser.add_argument("--ci", action="store_true", help="print a summary and exit")
+    parser.add_argument("--spark", action="store_true", help="with --ci: also count with the Spark job")
     given = parser.parse_args()
     return run_demo(run(ci=given.ci or given.spark or not sys.stdout.isatty(), spark=given.spark))
 

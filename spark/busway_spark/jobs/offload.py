@@ -70,9 +70,9 @@ def _what(name: str, topic: str) -> str:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--subject", help="where the schemas of the values are; TOPIC-value")
-    parser.add_argument("--reader", help="the schema that rows are read as: a version's number, or JSON; the newest")
-    parser.add_argument("--max-offsets-per-trigger", type=int, help="what one micro-batch takes, about")
+    parser.add_argument("--subject", help="subject of the values' schemas; default TOPIC-value")
+    parser.add_argument("--reader", help="schema of the rows: a version's number, or JSON; default: the newest")
+    parser.add_argument("--max-offsets-per-trigger", type=int, help="approximate records of a micro-batch")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -18,8 +18,8 @@ from tests.support.seeds import seed
 def main() -> int:
     """Run; 1 where something differs."""
     parser = argparse.ArgumentParser(allow_abbrev=False, prog="python -m tests.interop.fuzz", description=__doc__)
-    parser.add_argument("--about", choices=("transactions", "groups"), help="one of the two fuzzers; both without it")
-    parser.add_argument("--sequences", type=int, default=300, help="orders of calls, for each fuzzer (default 300)")
+    parser.add_argument("--about", choices=("transactions", "groups"), help="one of the two fuzzers; default: both")
+    parser.add_argument("--sequences", type=int, default=300, help="sequences of calls for each fuzzer (default 300)")
     parser.add_argument("--seed", type=int, help="the first seed (default: the variable SEED, or 1)")
     given = parser.parse_args()
     first = seed(1) if given.seed is None else given.seed

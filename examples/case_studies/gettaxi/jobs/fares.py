@@ -167,7 +167,7 @@ def work(job: Job) -> None:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--positions", help=f"folder where offload has stored {POSITIONS}; the topic unless given")
+    parser.add_argument("--positions", help=f"folder where offload has stored {POSITIONS}; default: the topic")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -215,7 +215,7 @@ def work(job: Job) -> None:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--every", type=float, default=EVERY_S, metavar="S", help="train again every S seconds; 60")
+    parser.add_argument("--every", type=float, default=EVERY_S, metavar="S", help="train every S seconds; default 60")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

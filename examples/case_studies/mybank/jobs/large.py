@@ -40,8 +40,10 @@ def work(job: Job) -> None:
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_mode(parser)
-    parser.add_argument("--amount", type=_amount, default=Decimal("100000.00"), help="from here on; 100000.00")
-    parser.add_argument("--to", default="mybank.large", help="topic, which must be there; mybank.large")
+    parser.add_argument(
+        "--amount", type=_amount, default=Decimal("100000.00"), help="minimum amount; default 100000.00"
+    )
+    parser.add_argument("--to", default="mybank.large", help="existing output topic; default mybank.large")
 
 
 def _amount(text: str) -> Decimal:

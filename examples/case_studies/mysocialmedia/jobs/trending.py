@@ -64,7 +64,7 @@ def work(job: Job) -> None:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--window", default=WINDOW, help=f"how long a window is; {WINDOW}")
+    parser.add_argument("--window", default=WINDOW, help=f"length of a window; default {WINDOW}")
     parser.add_argument("--half-life-s", type=float, default=trending.HALF_LIFE.total_seconds())
 
 
