@@ -107,7 +107,7 @@ class GroupsAdmin:
         return sorted(groups, key=lambda group: group.group_id)
 
     async def describe_group(self, group_id: str) -> GroupDescription:
-        """Return a group with its members; raise `BrokerError` without one."""
+        """Return a group with its members; raise `BrokerError` if it does not exist or is refused."""
         return await self._describe_modern(group_id) or await self._describe_classic(group_id)
 
     async def _describe_modern(self, group_id: str) -> GroupDescription | None:
