@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -107,9 +107,9 @@ def kafka(authority: Certificates) -> Iterator[SecuredKafka]:
         running.stop()
 
 
-def token(name: str = "ann") -> str:
+def token(lifetime_s: int = 600) -> str:
     """An unsigned token as Kafka's default handler of OAUTHBEARER accepts it; for tests only."""
-    claims = {"sub": name, "iat": int(time.time()) - 10, "exp": int(time.time()) + 600}
+    claims = {"sub": "ann", "iat": int(time.time()) - 10, "exp": int(time.time()) + lifetime_s}
     parts = [
         base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in ({"alg": "none"}, claims)
     ]
@@ -266,6 +266,33 @@ async def test_sessions_are_renewed_under_load(kafka: SecuredKafka, authority: C
         async with asyncio.timeout(patient(30)):
             read = [int((await anext(aiter(consumer))).value or b"") for _ in range(sent)]
     assert read == list(range(sent))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", [None, "refused-later"])
+async def test_a_running_consumer_raises_a_refusal(
+    kafka: SecuredKafka, authority: Certificates, group: str | None
+) -> None:
+    """Its token is over, and the next one is refused: the poll raises it, as Java's does, instead of trying for ever."""
+    where, topic = kafka.address("SASL_TLS"), f"refused-{group}"
+    options = security("OAUTHBEARER", "SASL_SSL", authority)
+    async with Admin(where, **options) as admin:
+        await admin.create_topics([NewTopic(topic, partitions=1, replication_factor=1)])
+    refused = False
+    options["sasl_oauth_token_provider"] = lambda: "no.token." if refused else token(lifetime_s=3)
+    consumer = Consumer(topic, bootstrap_servers=where, group_id=group, enable_auto_commit=False, **options)
+
+    async def poll(until: Callable[[], object]) -> None:
+        while not until():
+            await consumer.getmany(timeout_ms=200)
+
+    await consumer.start()
+    async with asyncio.timeout(patient(60)):
+        await poll(consumer.assignment)
+        refused = True
+        with pytest.raises(AuthenticationFailed, match="refused the token"):
+            await poll(lambda: False)
+        await consumer.abort()
 
 
 def test_a_properties_file_of_the_java_client(

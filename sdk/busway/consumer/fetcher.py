@@ -18,7 +18,7 @@ from busway.consumer.isolation import decode_next, take_aborted, take_chunk
 from busway.consumer.offset_lookup import OffsetLookup
 from busway.consumer.position_resolver import PositionResolver
 from busway.consumer.subscription import FetchPosition
-from busway.errors import BrokerError, BuswayError, ConnectionFailed, OffsetReset, RequestTimedOut
+from busway.errors import AuthenticationFailed, BrokerError, BuswayError, ConnectionFailed, OffsetReset, RequestTimedOut
 from busway.net.clock import REAL_TIME
 from busway.options import ConsumerOptions
 from busway.types import Record, TopicPartition
@@ -163,6 +163,7 @@ class Fetcher:
                 assigned.placing = False
         for problem in problems.values():
             passes = isinstance(problem, ConnectionFailed | RequestTimedOut)
+            passes &= not isinstance(problem, AuthenticationFailed)
             if not passes and not (isinstance(problem, BrokerError) and problem.retriable):
                 self._fail(problem)
         if problems:
@@ -198,6 +199,9 @@ class Fetcher:
             if leader in self._silent:
                 self._silent.discard(leader)
                 logger.info("broker %d answers again", leader)
+        except AuthenticationFailed as problem:  # the next poll raises it, as in Kafka
+            self._fail(problem)
+            self._put_off(chosen)
         except (ConnectionFailed, RequestTimedOut) as problem:
             if leader not in self._silent:
                 self._silent.add(leader)

@@ -23,7 +23,7 @@ from busway.consumer.listener import Partitions
 from busway.consumer.membership import Membership
 from busway.consumer.offset_requests import OffsetVersions
 from busway.consumer.offsets import GroupOffsets
-from busway.errors import BrokerError, ConnectionFailed, RequestTimedOut
+from busway.errors import AuthenticationFailed, BrokerError, ConnectionFailed, RequestTimedOut
 from busway.net.clock import REAL_TIME
 from busway.net.retry import Backoff
 from busway.options import ConsumerOptions
@@ -141,6 +141,8 @@ class GroupMember(ABC):
         except BrokerError as problem:
             await self._refused(problem)
             await REAL_TIME.sleep(backoff.next())
+        except AuthenticationFailed as problem:
+            self.problem = problem
         except (ConnectionFailed, RequestTimedOut) as problem:
             logger.info("group %s: cannot be joined now, trying again: %s", self._group, problem)
             await REAL_TIME.sleep(backoff.next())
