@@ -33,6 +33,7 @@ def config(folder: Path, node_id: int, ports: Sequence[int]) -> BrokerConfig:
             "controller.quorum.request.timeout.ms": str(patient_ms(2_000)),
             "controller.quorum.fetch.snapshot.max.bytes": "200",
             "metadata.log.max.record.bytes.between.snapshots": "100",
+            "metadata.max.retention.bytes": "0",
             "log.dirs": str(folder / str(node_id)),
         }
     )
