@@ -353,7 +353,7 @@ class MetadataLog:
 
     @property
     def _expendable(self) -> bool:
-        """Whether the oldest snapshot, or the log before it, is to be deleted."""
+        """Whether the oldest snapshot, or the log before it, is expendable."""
         if self.images.loading:
             return False
         return self._snapshots.expendable(self._log.size_bytes, self._log.start_offset, self._wall_ms())

@@ -189,7 +189,7 @@ class MetadataSnapshots:
         self._dated[snapshot] = last_contained_ms(self.read(snapshot, 0, _HEADER_BYTES) or b"")
 
     def expendable(self, log_bytes: int, log_start: int, now_ms: int) -> bool:
-        """Whether the oldest snapshot, or the log before it, is to be deleted.
+        """Whether retention deletes the oldest snapshot, or the log before it.
 
         As Kafka's `KafkaMetadataLog.maybeClean`; the newest two stay.
         """
