@@ -99,6 +99,8 @@ class ControllerNode:
             limits = SnapshotLimits(
                 bytes_max=self.config.get("metadata.log.max.record.bytes.between.snapshots"),
                 interval_ms=self.config.get("metadata.log.max.snapshot.interval.ms"),
+                retention_bytes=self.config.get("metadata.max.retention.bytes"),
+                retention_ms=self.config.get("metadata.max.retention.ms"),
             )
             metadata = MetadataLog(self._store, self._flusher, self._machine, limits, self._make_driver)
             metadata.allow_snapshots(lambda: False)

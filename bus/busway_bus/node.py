@@ -274,6 +274,8 @@ class Node:
         return SnapshotLimits(
             bytes_max=self.config.get("metadata.log.max.record.bytes.between.snapshots"),
             interval_ms=self.config.get("metadata.log.max.snapshot.interval.ms"),
+            retention_bytes=self.config.get("metadata.max.retention.bytes"),
+            retention_ms=self.config.get("metadata.max.retention.ms"),
         )
 
     def _registration(self) -> RegisterBroker:

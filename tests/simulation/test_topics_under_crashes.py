@@ -7,7 +7,11 @@ import pytest
 import busway
 from busway_bus.testing.world import World
 
-PROPERTIES = {"metadata.log.max.record.bytes.between.snapshots": "1", "offsets.topic.num.partitions": "1"}
+PROPERTIES = {
+    "metadata.log.max.record.bytes.between.snapshots": "1",
+    "metadata.max.retention.bytes": "0",
+    "offsets.topic.num.partitions": "1",
+}
 ROUNDS = 6
 
 

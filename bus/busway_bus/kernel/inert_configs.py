@@ -95,12 +95,10 @@ INERT: Final[Mapping[str, _Rows]] = {
     "a log start offset is on disk before DeleteRecords is answered": (
         ("log.flush.start.offset.checkpoint.interval.ms", _I, 60_000),
     ),
-    "the metadata log is deleted where two snapshots cover it; no record is written when idle": (
+    "the metadata log rolls with each snapshot; no record is written when idle": (
         ("metadata.log.segment.bytes", _I, 1_073_741_824),
         ("metadata.log.segment.ms", _L, 604_800_000),
         ("metadata.max.idle.interval.ms", _I, 500),
-        ("metadata.max.retention.bytes", _L, 104_857_600),
-        ("metadata.max.retention.ms", _L, 604_800_000),
     ),
     "no quotas are served; setting one is refused": (
         ("controller.quota.window.num", _I, 11),

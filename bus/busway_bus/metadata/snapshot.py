@@ -26,7 +26,7 @@ from busway_bus.metadata.records import (
     to_bytes,
 )
 from busway_protocol.compile import decode, encode
-from busway_protocol.errors import MalformedMessage
+from busway_protocol.errors import MalformedMessage, ProtocolError
 from busway_protocol.records.batch import iter_batches, verify_crc
 from busway_protocol.records.builder import BatchBuilder
 from busway_protocol.records.record import decode_records
@@ -159,6 +159,18 @@ def read_into(content: bytes, delta: Delta) -> None:
 def verify(content: bytes) -> None:
     """Check a file's checksums, header and footer; errors as `read_into`, without looking at the records."""
     _read(content, None)
+
+
+def last_contained_ms(content: bytes) -> int:
+    """Return the timestamp of the last record that a snapshot has, from the file's beginning; -1 if unknown."""
+    try:
+        for header, batch in iter_batches(content):
+            verify_crc(batch, header)
+            for record in decode_records(batch):
+                return decode(SnapshotHeaderRecord, 0, record.value or b"", 0).last_contained_log_timestamp
+    except ProtocolError:
+        pass
+    return -1
 
 
 def _read(content: bytes, delta: Delta | None) -> None:

@@ -29,7 +29,7 @@ from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, FeatureLevelRecord, to_bytes
 from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.metadata_images import Change, Follower, MetadataImages
-from busway_bus.quorum.metadata_snapshots import KEPT, MetadataSnapshots, SnapshotLimits
+from busway_bus.quorum.metadata_snapshots import MetadataSnapshots, SnapshotLimits
 from busway_bus.quorum.metadata_store import MetadataStore
 from busway_bus.quorum.single_voter_writer import SingleVoterWriter
 from busway_bus.scheduling.off_loop import off_loop
@@ -341,27 +341,46 @@ class MetadataLog:
     # Snapshots
 
     def maintain(self) -> None:
-        """Start a due snapshot of the image; the node calls this periodically."""
+        """Start a due snapshot of the image, or a deletion; the node calls this periodically."""
         if self._snapshotting is not None or self._undeleted is None or self._undeleted() or self.images.loading:
             return
-        if self._snapshots.due(self.images.covered.bytes_total, self._wall_ms()):
+        if self._due or self._expendable:
             self._snapshotting = asyncio.ensure_future(self._snapshot())
 
+    @property
+    def _due(self) -> bool:
+        return self._snapshots.due(self.images.covered.bytes_total, self._wall_ms())
+
+    @property
+    def _expendable(self) -> bool:
+        """Whether the oldest snapshot, or the log before it, is expendable."""
+        if self.images.loading:
+            return False
+        return self._snapshots.expendable(self._log.size_bytes, self._log.start_offset, self._wall_ms())
+
+    async def _delete(self) -> None:
+        """Delete expendable snapshots, and the log before the oldest."""
+        while self._expendable:
+            self._snapshots.forget_oldest()
+            self._log.advance_start(self._snapshots.ids[0].offset, self._wall_ms())
+        self.writer.snapshotted(self._log.start_offset)
+        await off_loop(self._snapshots.tidy)
+        await off_loop(functools.partial(self._log.remove_deleted, self._wall_ms()))
+
     async def _snapshot(self) -> None:
-        """Write a snapshot, then delete what two snapshots cover from the log."""
+        """Write a snapshot if one is due, and delete what is expendable."""
         try:
+            if not self._due:
+                await self._delete()
+                return
             image, point = self.image, self.images.covered
             if self._log.flushed_offset < point.end_offset:  # it is on a majority's disks, perhaps not on this one
                 await self._flusher.request(self._log)
             if await self._snapshots.take(image, point, self._wall_ms()):
                 self._log.roll(self._wall_ms())
                 await self._flusher.request(self._log)
-                self._snapshots.retain()
-                await off_loop(self._snapshots.tidy)
-                if len(self._snapshots.ids) >= KEPT and not self.images.loading:
-                    self._log.advance_start(self._snapshots.ids[0].offset, self._wall_ms())
                 self.writer.snapshotted(self._log.start_offset)
-                await off_loop(functools.partial(self._log.remove_deleted, self._wall_ms()))
+            await self._delete()
         except (OSError, KafkaError) as problem:
             logger.warning("the metadata log keeps what its snapshot covers until the next one: %s", problem)
         finally:

@@ -2,7 +2,7 @@
 
 Here: when a snapshot is due, writing beside the event loop, which are kept, which a start loads.
 Not here: their content (`metadata.snapshot`). A snapshot gets its name when its file is wholly on disk. The newest two
-stay, with the log from the older on: damage to one loses nothing.
+always stay, with the log from the older on: damage to one loses nothing. Older ones stay as long as Kafka's retention.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from busway_bus.kernel.files import Files
 from busway_bus.metadata.delta import BrokenHistory, Delta
 from busway_bus.metadata.image import ClusterImage
-from busway_bus.metadata.snapshot import SUFFIX, SnapshotId, batches_of, read_into
+from busway_bus.metadata.snapshot import SUFFIX, SnapshotId, batches_of, last_contained_ms, read_into
 from busway_bus.scheduling.off_loop import off_loop
 from busway_protocol.errors import ProtocolError
 
@@ -27,16 +27,26 @@ PART: Final = f"{SUFFIX}.part"
 """Suffix of an unfinished file, as Kafka's."""
 RETRY_MS: Final = 60_000
 """Pause after a failed snapshot."""
+_HEADER_BYTES: Final = 256
+"""Bytes that a snapshot's first batch fits into."""
 PAUSE_S: Final = 0.002
 """Pause between two batches: a snapshot takes part of a core."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotLimits:
-    """Bytes of new records, or ms since the last; 0 is never."""
+    """When snapshots are written and deleted.
+
+    Attributes:
+        bytes_max, interval_ms: of new records, or since the last snapshot, until the next; 0 ms is never.
+        retention_bytes: of log and snapshots, from which on the oldest are deleted; -1 is never.
+        retention_ms: age of the last record in the oldest snapshot, from which on it is deleted; -1 is never.
+    """
 
     bytes_max: int = 20 * 1024 * 1024
     interval_ms: int = 3_600_000
+    retention_bytes: int = 100 * 1024 * 1024
+    retention_ms: int = 7 * 24 * 3_600_000
 
 
 class LogPoint(NamedTuple):
@@ -70,6 +80,9 @@ class MetadataSnapshots:
         self._limits = limits
         sizes = {SnapshotId.from_name(name): size for name, size in files.sizes(directory).items()}
         self.sizes = {snapshot: sizes[snapshot] for snapshot in sorted(key for key in sizes if key is not None)}
+        self._dated: dict[SnapshotId, int] = {}
+        for snapshot in self.sizes:
+            self.date(snapshot)
         self._bytes_covered = 0
         self._last_ms: int | None = None
         self._retry_ms = 0
@@ -136,15 +149,12 @@ class MetadataSnapshots:
                 self._files.remove(f"{path.removesuffix(SUFFIX)}{PART}")
             self._retry_ms = now_ms + RETRY_MS
             return False
-        covered_more, self._last_ms, self._bytes_covered = (
-            point.bytes_total - self._bytes_covered,
-            now_ms,
-            point.bytes_total,
-        )
-        if snapshot.offset < max((other.offset for other in self.sizes), default=-1):
+        if self.sizes and snapshot < self.ids[-1]:
+            self._last_ms, self._bytes_covered = now_ms, point.bytes_total
             return False  # one of the leader was installed meanwhile; the next `tidy` deletes the file
-        self.sizes[snapshot] = size
-        logger.info("the metadata snapshot %s covers %d bytes more", path, covered_more)
+        self.sizes[snapshot], self._dated[snapshot] = size, point.appended_ms
+        logger.info("the metadata snapshot %s covers %d bytes more", path, point.bytes_total - self._bytes_covered)
+        self._last_ms, self._bytes_covered = now_ms, point.bytes_total
         return True
 
     def _write(self, path: str, batches: Iterator[bytes]) -> Iterator[int]:
@@ -174,9 +184,25 @@ class MetadataSnapshots:
     def _keep(self, kept: Iterable[SnapshotId]) -> None:
         self.sizes = {snapshot: self.sizes[snapshot] for snapshot in kept}
 
-    def retain(self) -> None:
-        """Forget snapshots that are not needed; `tidy` deletes their files."""
-        self._keep(self.ids[-KEPT:])
+    def date(self, snapshot: SnapshotId) -> None:
+        """Read how old a snapshot is."""
+        self._dated[snapshot] = last_contained_ms(self.read(snapshot, 0, _HEADER_BYTES) or b"")
+
+    def expendable(self, log_bytes: int, log_start: int, now_ms: int) -> bool:
+        """Whether retention deletes the oldest snapshot, or the log before it.
+
+        As Kafka's `KafkaMetadataLog.maybeClean`; the newest two stay.
+        """
+        if len(self.sizes) < KEPT or (len(self.sizes) == KEPT and log_start >= self.ids[0].offset):
+            return False
+        limits, dated_ms = self._limits, self._dated.get(self.ids[0], -1)
+        if 0 <= limits.retention_bytes < log_bytes + sum(self.sizes.values()):
+            return True
+        return dated_ms >= 0 and 0 <= limits.retention_ms < now_ms - dated_ms
+
+    def forget_oldest(self) -> None:
+        """Forget the oldest, but the newest two; `tidy` deletes its file."""
+        self._keep(self.ids[-max(KEPT, len(self.sizes) - 1) :])
 
     def tidy(self) -> None:
         """Delete forgotten snapshots, in any thread. After an OSError the next call retries.

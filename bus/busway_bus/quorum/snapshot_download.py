@@ -64,6 +64,7 @@ class SnapshotDownload:
         self._close()
         self._snapshot = None
         self._snapshots.sizes = {snapshot: self._files.sizes(self._directory)[snapshot.name]}
+        self._snapshots.date(snapshot)
 
     def finish(self) -> None:
         """End an installation durably, in any thread."""

@@ -129,7 +129,9 @@ class Controller:
             )
             return drivers[0]
 
-        limits = SnapshotLimits(bytes_max=self.cluster.snapshot_bytes, interval_ms=0)
+        limits = SnapshotLimits(
+            bytes_max=self.cluster.snapshot_bytes, interval_ms=0, retention_bytes=self.cluster.retention_bytes
+        )
         self.metadata = MetadataLog(store, flusher, machine, limits, make)
         self.metadata.allow_snapshots(lambda: False)
         self.driver = drivers[0]
@@ -269,6 +271,7 @@ class Cluster:
         self.fault_every_s = self.chance.choice((0.3, 0.8, 2.0))
         self.settings = replace(SETTINGS, fetch_snapshot_max_bytes=self.chance.choice((40, 300, 1_000_000)))
         self.ids = (*self.voter_ids, OBSERVER) if self.chance.random() < 0.3 else self.voter_ids
+        self.retention_bytes = self.chance.choice((0, 0, 10_000))
         self.fragile = self.chance.choice((0.0, 0.5))
         self.cut: set[tuple[int, int]] = set()
         self.faults = True

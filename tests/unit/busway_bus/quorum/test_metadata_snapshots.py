@@ -17,7 +17,7 @@ from busway_bus.log.store import LogStore
 from busway_bus.metadata.committing import Owner
 from busway_bus.quorum.local_controller import LocalController
 from busway_bus.quorum.metadata_log import MetadataLog
-from busway_bus.quorum.metadata_snapshots import SnapshotLimits
+from busway_bus.quorum.metadata_snapshots import MetadataSnapshots, SnapshotLimits
 from busway_bus.testing.sim_files import SimFiles
 from busway_protocol.errors import KafkaError
 from busway_protocol.types import Buffer
@@ -34,10 +34,13 @@ def new_id() -> UUID:
 class Broker:
     """The metadata log of one start, and its controller."""
 
-    def __init__(self, files: SimFiles, *, bytes_max: int = 1, snapshots: bool = True) -> None:
+    def __init__(
+        self, files: SimFiles, *, bytes_max: int = 1, retention_bytes: int = 0, snapshots: bool = True
+    ) -> None:
         self.store = LogStore(files, node_id=1, new_ids=new_id)
         self.flusher = Flusher()
-        self.log = MetadataLog(self.store, self.flusher, limits=SnapshotLimits(bytes_max=bytes_max, interval_ms=0))
+        limits = SnapshotLimits(bytes_max=bytes_max, interval_ms=0, retention_bytes=retention_bytes)
+        self.log = MetadataLog(self.store, self.flusher, limits=limits)
         if snapshots:
             self.log.allow_snapshots(lambda: False)
         self.controller = LocalController(BrokerConfig.defaults(), self.log, new_id)
@@ -174,6 +177,37 @@ async def test_a_power_cut_at_any_step_of_a_snapshot_loses_nothing():
         if over:
             break
     assert steps > 8
+
+
+@pytest.mark.parametrize(
+    ("limits", "now_ms", "expendable"),
+    [
+        (SnapshotLimits(retention_bytes=0), 0, True),
+        (SnapshotLimits(retention_bytes=1_000_000), 0, False),
+        (SnapshotLimits(retention_bytes=-1, retention_ms=-1), 10**15, False),
+        (SnapshotLimits(retention_bytes=-1, retention_ms=0), 10**15, True),
+    ],
+)
+async def test_retention_deletes_the_oldest_of_three_and_never_of_two(
+    limits: SnapshotLimits, now_ms: int, expendable: bool
+) -> None:
+    """By bytes of log and snapshots, or by age; -1 is never (`KafkaMetadataLog.maybeClean`)."""
+    files = SimFiles()
+    broker = Broker(files, retention_bytes=-1)
+    await broker.register()
+    for name in "abc":
+        await broker.create(name)
+        await broker.log.drain()
+    assert len(snapshots(files)) >= 3
+    kept = MetadataSnapshots(files, DIRECTORY, limits)
+    while len(kept.ids) > 3:
+        kept.forget_oldest()
+    assert kept.expendable(1_000, 0, now_ms) is expendable
+    kept.forget_oldest()
+    assert not kept.expendable(1_000, kept.ids[0].offset, now_ms)
+    before = kept.ids
+    kept.forget_oldest()
+    assert kept.ids == before
 
 
 @pytest.mark.parametrize("spoil", ["bit", "cut", "empty"])
