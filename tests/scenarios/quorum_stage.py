@@ -117,7 +117,7 @@ class Stage:
                 actor.start = last.next_offset
                 actor.snapshots = {SnapshotId(actor.start, last.partition_leader_epoch): SNAPSHOT_BYTES}
                 for log in (actor.durable, actor.written):
-                    log[:] = [one for one in log if one[0].base_offset >= actor.start]
+                    log[:] = [entry for entry in log if entry[0].base_offset >= actor.start]
                 self._snapshotted(actor)
             case ["short", node]:
                 actor = self.actors[int(node)]

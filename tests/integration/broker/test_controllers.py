@@ -54,7 +54,7 @@ async def until(check: Callable[[], bool], seconds: float = 20) -> None:
 
 
 async def command(nodes: Sequence[ControllerNode], name: str) -> None:
-    """Have a setting written by whoever leads."""
+    """Have a setting written by the leader."""
 
     def decide(_: ClusterImage) -> Decision[None]:
         record = ConfigRecord(resource_type=BROKERS[0], resource_name=BROKERS[1], name=name, value="v" * 50)
