@@ -190,3 +190,20 @@ async def test_an_unknown_path_is_not_found(watched: LocalCluster) -> None:
     """Nor may metrics be written."""
     assert (await get(watched, "/")).status_code == 404
     assert json.loads((await get(watched, "/health/live")).text) == {"live": True}
+
+
+async def test_idle_connections_and_slow_scrapers_stall_nobody(watched: LocalCluster) -> None:
+    """Of very many the listener keeps few, and the broker's clients and other scrapers are answered meanwhile."""
+    assert watched.node is not None
+    assert watched.node.metrics_url is not None
+    host, _, port = watched.node.metrics_url.removeprefix("http://").rpartition(":")
+    peers = []
+    for number in range(200):
+        peers.append(await asyncio.open_connection(host, int(port)))
+        if number % 2:
+            peers[-1][1].write(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n" * 20)  # and never reads
+    await create(watched, "a")
+    assert (await get(watched, "/health/ready")).status_code == 200
+    assert ("kafka_log_log_size", ("partition", "0"), ("topic", "a")) in await scrape(watched)
+    for _, writer in peers:
+        writer.close()
