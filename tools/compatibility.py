@@ -120,12 +120,12 @@ def page() -> str:
     )
     settings = (
         f"\n## Settings\n\n{len(BROKER_CONFIGS)} broker settings and {len(TOPIC_CONFIGS)} topic settings are supported. Their names are Kafka's "
-        "except `durability` (broker: `log.durability`), `busway.insecure` and `group.disconnect.grace.ms`. Their defaults are Kafka's except "
+        "except `durability` (broker: `log.durability`), `busway.insecure`, `group.disconnect.grace.ms` and `metrics.listener`. Their defaults are Kafka's except "
         f"{_own_defaults()}. `node.id` and `process.roles` are optional. A broker does not start with an unknown setting, or with a setting of a "
         "feature that is not served; the error names it. `errors.deadletterqueue.*` are settings of Kafka 4.4 (KIP-1191), which 4.3.1 does not have. "
         "Those of topics and groups need a cluster with `share.version` 2; those of the broker are read at its start only. A dead letter that cannot "
-        "be written is never dropped; Kafka drops it after five attempts. The three metrics of KIP-1191 do not exist, because the broker has no "
-        "metrics.\n\n"
+        "be written is never dropped; Kafka drops it after five attempts. The three metrics of KIP-1191 do not exist; "
+        "docs/METRICS.md lists those that do.\n\n"
         "| topic setting | default |\n|---|---|\n"
     )
     lines = [f"| `{name}` | {_cell(key.default)} |" for name, key in sorted(TOPIC_CONFIGS.items())]

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from uuid import UUID
 
+from busway.extras import need
+from busway.net import listening as http_listening
 from busway.net.machine import OS
 from busway_bus.controller.brokers import RegisterBroker, addresses
 from busway_bus.controller.controller import ITSELF, Controller
@@ -27,7 +29,7 @@ from busway_bus.handlers.common.topic_auto_creation import TopicAutoCreator
 from busway_bus.handlers.common.topic_creation import create_dead_letter_topic, create_topic
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.files import DataDirectory
-from busway_bus.kernel.limits import STOP_WAIT_MS
+from busway_bus.kernel.limits import METRICS_CONNECTIONS_MAX, STOP_WAIT_MS
 from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.kernel.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.log.flusher import Flusher
@@ -37,6 +39,7 @@ from busway_bus.metadata.features import SUPPORTED, TRANSACTION_VERSION
 from busway_bus.metadata.group_settings import group_settings
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT
+from busway_bus.monitoring.states import LOADING, RUNNING, STOPPING
 from busway_bus.quorum.local_controller import LocalController
 from busway_bus.quorum.metadata_log import MetadataLog
 from busway_bus.quorum.metadata_snapshots import SnapshotLimits
@@ -44,7 +47,7 @@ from busway_bus.replication.fetch_sessions import FetchSessions
 from busway_bus.replication.local_partitions import LocalPartitions
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.scheduling.fair_share import FairScheduler
-from busway_bus.server.listener import Listeners
+from busway_bus.server.listener import CannotListen, Listeners
 from busway_bus.share.dead_letters import DeadLetters
 from busway_bus.share.manager import SharePartitions
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -86,6 +89,10 @@ class Node:
         self._registered = False
         self._warned: set[str] = set()
         self._chores: list[asyncio.Task[None]] = []
+        self._monitoring = contextlib.AsyncExitStack()
+        self._state = LOADING
+        self.metrics_url: str | None = None
+        """The address of metrics and health, if `metrics.listener` is set."""
         self._reports = asyncio.Event()
         self.failed: asyncio.Event = asyncio.Event()
         """Set on a disk failure. The node acknowledges nothing more and should be stopped."""
@@ -202,22 +209,46 @@ class Node:
                 producer_ids=producer_ids,
                 shares=shares,
             )
+            await self._serve_metrics(self._services)
             loading = (groups.runtime, transactions.runtime, share_states.runtime)
             for runtime in loading:
                 metadata.watch(runtime.follow)
                 runtime.load()
             await asyncio.gather(*(runtime.wait_loaded(within_s=LOAD_GRACE_S) for runtime in loading))
-            await self._listeners.serve(self._services, self._files.connections_max())
+            reserved = METRICS_CONNECTIONS_MAX if self.metrics_url is not None else 0
+            await self._listeners.serve(self._services, self._files.connections_max() - reserved)
         except BaseException:
+            await self._monitoring.aclose()
             await self._listeners.close()
             if self._store is not None:
                 self._store.close(clean=False)
             self._release()
             raise
+        self._state = RUNNING
         self._chores = [asyncio.ensure_future(chore) for chore in self._all_chores()]
         opened = (*self.advertised.values(), *self.services.controller_advertised.values())
         endpoints = ", ".join(f"{endpoint.name} {endpoint.address}" for endpoint in opened)
         logger.info("node %d serves %s from %s", self.config.node_id, endpoints, self.config.data_dir)
+
+    async def _serve_metrics(self, services: NodeServices) -> None:
+        """Serve metrics and health, if the settings say so.
+
+        Raises:
+            MissingExtra: the metrics extra is not installed.
+            CannotListen: the address cannot be bound.
+        """
+        endpoint = self.config.metrics_listener
+        if endpoint is None:
+            return
+        need("metrics", "metrics.listener")
+        from busway_bus.monitoring.http import Monitoring, serve
+
+        services.requests.clock = self._machine.monotonic_s
+        monitoring = Monitoring(services, lambda: self._state, self._listeners.connection_counts)
+        try:
+            self.metrics_url = await self._monitoring.enter_async_context(serve(monitoring, endpoint))
+        except http_listening.CannotListen as problem:
+            raise CannotListen(str(problem)) from None
 
     async def _begin_epochs(self, replicas: ReplicaManager) -> None:
         """Start new leader epochs after an unclean stop; see `ReplicaManager.may_have_lost`.
@@ -369,6 +400,7 @@ class Node:
         Args:
             clean: False leaves the data as after a kill.
         """
+        self._state = STOPPING
         for chore in self._chores:
             chore.cancel()
         for chore in self._chores:
@@ -386,6 +418,7 @@ class Node:
             await self._services.metadata.drain()
             await self._services.replicas.close()
             await self._services.replicas.local.close()
+        await self._monitoring.aclose()
         await self._flusher.drain()
         if self._store is not None and not self.failed.is_set():
             self._store.close(clean=clean)

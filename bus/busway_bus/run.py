@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from busway.extras import MissingExtra
 from busway.net import garbage
 from busway.net.signals import until_signal
 from busway_bus.kernel.config import BrokerConfig
@@ -24,7 +25,7 @@ from busway_bus.server.memory import keep_freed_memory
 if TYPE_CHECKING:
     from busway_bus.controller_node import ControllerNode
 
-CANNOT_START: Final = (ConfigError, DirectoryInUse, WrongDirectory, CorruptLog, CannotListen, OSError)
+CANNOT_START: Final = (ConfigError, DirectoryInUse, WrongDirectory, CorruptLog, CannotListen, MissingExtra, OSError)
 """Errors of a start; their texts name the cause and the remedy."""
 
 

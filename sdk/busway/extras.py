@@ -14,6 +14,7 @@ _DATABASE: Final = ("aiosqlite", "sqlalchemy")
 _CONNECT: Final = ("prometheus_client", *_HTTP, "watchfiles", *_DATABASE, "psycopg", "regex")
 EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "registry": (*_DATABASE, "alembic", *_HTTP),
+    "metrics": ("prometheus_client", *_HTTP),
     "web": ("prometheus_client", *_HTTP, "watchfiles"),
     "sql": _DATABASE,
     "postgres": ("psycopg",),

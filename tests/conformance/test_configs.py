@@ -14,7 +14,7 @@ from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
 from busway_bus.metadata.features import DEAD_LETTER_CONFIGS
 
 SOURCE = Path(__file__).parent / "java" / "Configs.java"
-OURS = {"busway.insecure", "durability", "group.disconnect.grace.ms", "log.durability"}
+OURS = {"busway.insecure", "durability", "group.disconnect.grace.ms", "log.durability", "metrics.listener"}
 REQUIRED = {"controller.listener.names", "node.id", "process.roles"}
 """Without a default in Kafka."""
 

@@ -277,6 +277,11 @@ class Runtime(Generic[S]):
             if partition not in self._loaded:
                 self._loader.begin(partition)
 
+    @property
+    def loading(self) -> bool:
+        """Whether logs are being read."""
+        return self._loader.busy
+
     async def wait_loaded(self, *, within_s: float) -> None:
         await self._loader.wait(within_s=within_s)
 

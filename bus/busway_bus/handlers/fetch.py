@@ -203,8 +203,10 @@ class _Fetch(PendingResponse):
     def _read(self, cached: CachedPartition, left: int, *, wait: bool) -> int:
         """Read one partition; return the bytes. Raises ColdPages without `wait`."""
         size = 0
+        partition: Partition | None = None
         try:
             partition = self._find(cached)
+            partition.counters.fetch_requests += 1
             partition.check_epoch(cached.request.current_leader_epoch)
             self._states[partition], self._sizes[partition] = cached, 0
             if not self._full and self._nothing_new(partition, cached):
@@ -213,6 +215,8 @@ class _Fetch(PendingResponse):
             if data.diverging_epoch.epoch < 0:
                 size = self._records(partition, cached, data, left, wait=wait)
         except KafkaError as problem:
+            if partition is not None:
+                partition.counters.failed_fetch_requests += 1
             data = _refused(cached, problem.code)
         self._data[cached] = data
         self._news = self._news or data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0
@@ -295,6 +299,9 @@ class _Fetch(PendingResponse):
         return size
 
     def answer(self) -> FetchResponse:
+        if self._bytes:
+            for partition, size in self._sizes.items():
+                partition.counters.bytes_out += size
         topics: dict[str | UUID, FetchableTopicResponse] = {}
         for cached, data in self._data.items():
             name, topic_id, _ = cached.key

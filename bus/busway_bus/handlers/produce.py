@@ -140,11 +140,13 @@ class _ProduceOperation(PendingResponse):
         response: PartitionProduceResponse,
         verification: Verification | None = None,
     ) -> None:
+        partition.counters.produce_requests += 1
         try:
             written = self._context.node.replicas.append_from_client(
                 partition, records, self._request.acks, self._allowance, verification
             )
         except KafkaError as problem:
+            partition.counters.failed_produce_requests += 1
             _refuse(response, problem)
             return
         if isinstance(written, asyncio.Task):
@@ -163,6 +165,7 @@ class _ProduceOperation(PendingResponse):
         if problem is None:
             self._place(partition, response, task.result())
         elif isinstance(problem, KafkaError):
+            partition.counters.failed_produce_requests += 1
             _refuse(response, problem)
         else:
             assert isinstance(problem, Exception)

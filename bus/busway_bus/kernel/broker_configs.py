@@ -172,6 +172,8 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
         _key("max.connections.per.ip", _I, INT_MAX, "Most connections at one time from one address.", at_least=0),
         _key("max.incremental.fetch.session.cache.slots", _I, 1000,
              "Most fetch sessions that are remembered.", at_least=0),
+        _key("metrics.listener", _S, "",
+             "Address, host:port, on which metrics for Prometheus and health are served over HTTP; empty is none. Needs the metrics extra."),
         _key("metadata.log.max.record.bytes.between.snapshots", _L, 20_971_520,
              "Bytes of the metadata log after which a snapshot is taken.", at_least=1),
         _key("metadata.log.max.snapshot.interval.ms", _L, 3_600_000,

@@ -13,7 +13,7 @@ from busway_bus.kernel.config_def import ConfigError, ConfigKey, ConfigValue, cl
 from busway_bus.kernel.dynamic_configs import DynamicConfigs
 from busway_bus.kernel.group_bounds import check_together
 from busway_bus.kernel.inert_configs import REFUSED_PREFIXES
-from busway_bus.kernel.listener_configs import EVERYWHERE, Endpoint, listeners_of
+from busway_bus.kernel.listener_configs import EVERYWHERE, Endpoint, listeners_of, metrics_listener
 from busway_bus.kernel.quorum_configs import VoterAddress, check_roles, is_controller_alone, voters_of
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS, parse_topic_configs
 
@@ -29,12 +29,14 @@ class BrokerConfig:
         listeners: of the broker; none on a node that is a controller alone.
         controller_listeners: in the order of `controller.listener.names`; may be none on a broker.
         advertised: addresses for clients, of listeners of either kind.
+        metrics_listener: where metrics are served; None serves none.
     """
 
     properties: Mapping[str, ConfigValue]
     listeners: tuple[Endpoint, ...]
     controller_listeners: tuple[Endpoint, ...]
     advertised: tuple[Endpoint, ...]
+    metrics_listener: Endpoint | None = None
     dynamic: DynamicConfigs = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -63,6 +65,7 @@ class BrokerConfig:
             listeners=listeners.broker,
             controller_listeners=listeners.controller,
             advertised=listeners.advertised,
+            metrics_listener=metrics_listener(values),
         )
 
     @classmethod

@@ -106,7 +106,7 @@ INERT: Final[Mapping[str, _Rows]] = {
         ("quota.window.num", _I, 11),
         ("quota.window.size.seconds", _I, 1),
     ),
-    "the broker has no metrics and requests none from clients": (
+    "metrics have no windows, and none are requested from clients": (
         ("kafka.metrics.polling.interval.secs", _I, 10),
         ("kafka.metrics.reporters", _W, []),
         ("metric.reporters", _W, ["org.apache.kafka.common.metrics.JmxReporter"]),

@@ -392,3 +392,9 @@ OBSERVER_SESSION_MS: Final = 300_000
 
 PROPOSALS_MAX: Final = 10_000
 """Batches of the metadata log without a majority yet. A leader that lost it accepts them until it notices."""
+METRICS_CONNECTIONS_MAX: Final = 20
+"""Connections of the metrics listener; more close the one quiet for the longest. Each may hold a page of some MB."""
+METRICS_PARTITIONS_MAX: Final = 10_000
+"""Partitions with samples of their own in the metrics; with more there are none."""
+METRICS_TOPICS_MAX: Final = 1_000
+"""Topics with samples of their own in the metrics; with more there are only totals."""

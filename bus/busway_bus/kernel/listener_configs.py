@@ -17,6 +17,7 @@ EVERYWHERE: Final = frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - named t
 _LISTENERS: Final = "listeners"
 _ADVERTISED: Final = "advertised.listeners"
 _CONTROLLERS: Final = "controller.listener.names"
+_METRICS: Final = "metrics.listener"
 _BETWEEN_BROKERS: Final = "inter.broker.listener.name"
 _PROTOCOLS: Final = "listener.security.protocol.map"
 
@@ -87,6 +88,29 @@ def listeners_of(values: Mapping[str, ConfigValue]) -> NodeListeners:
                 f"127.0.0.1, or say busway.insecure=true (--insecure) if the network is trusted",
             )
     return NodeListeners(broker, controller, advertised)
+
+
+def metrics_listener(values: Mapping[str, ConfigValue]) -> Endpoint | None:
+    """Parse and check `metrics.listener`.
+
+    ConfigError: it is no address, would be open to a network without protection, or is a controller's.
+    """
+    text = str(values.get(_METRICS) or "")
+    if not text:
+        return None
+    if is_controller_alone(values):
+        raise ConfigError(_METRICS, "a controller that is no broker has no metrics; remove it")
+    host, colon, port = text.rpartition(":")
+    if not host or not colon or not port.isdecimal() or int(port) > 65_535:
+        raise ConfigError(_METRICS, f"{text!r} is not host:port, such as 127.0.0.1:9404")
+    endpoint = Endpoint(name=_METRICS, host=host.strip("[]"), port=int(port))
+    if not endpoint.loopback and values.get("busway.insecure") is not True:
+        raise ConfigError(
+            _METRICS,
+            f"{text} would be open to the network without authentication; bind to 127.0.0.1, or say "
+            "busway.insecure=true (--insecure) if the network is trusted",
+        )
+    return endpoint
 
 
 def _controller_names(values: Mapping[str, ConfigValue]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ class AppendInfo(NamedTuple):
 
     Attributes:
         log_append_time_ms: -1 for CreateTime topics.
+        size_bytes: of the batch.
         began, ended: whether the batch began a transaction, and the one it ended.
     """
 
@@ -27,6 +28,7 @@ class AppendInfo(NamedTuple):
     log_append_time_ms: int
     log_start_offset: int
     duplicate: bool = False
+    size_bytes: int = 0
     began: bool = False
     ended: Ended | None = None
 

@@ -98,6 +98,10 @@ class PartitionLog:
         return sum(segment.size for segment in self._segments)
 
     @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
     def first_unstable_offset(self) -> int | None:
         return self.producers.first_unstable_offset
 
@@ -166,7 +170,8 @@ class PartitionLog:
             records, header, first=first, leader_epoch=leader_epoch, config=self.config, now_ms=now_ms
         )
         segment = self._segments[-1]
-        if segment.full(header.size_bytes, last, self.config):
+        size_bytes = header.size_bytes
+        if segment.full(size_bytes, last, self.config):
             self.roll(now_ms)
             segment = self._segments[-1]
         ended = None if marker is None else self.producers.ended_by(header, marker)
@@ -187,6 +192,7 @@ class PartitionLog:
             last_offset=last,
             log_append_time_ms=now_ms if self.config.message_timestamp_type == "LogAppendTime" else -1,
             log_start_offset=self.start_offset,
+            size_bytes=size_bytes,
             began=began,
             ended=ended,
         )

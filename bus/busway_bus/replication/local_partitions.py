@@ -17,6 +17,7 @@ from uuid import UUID
 from busway.net.machine import OS
 from busway_bus.controller.leaders import ReportReplicas
 from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.counters import PartitionCounters
 from busway_bus.kernel.limits import TYPED_SETTINGS_MAX
 from busway_bus.kernel.topic_configs import fixed_configs
 from busway_bus.log.log_config import LogConfig
@@ -52,7 +53,9 @@ class _Offline:
 class LocalPartitions:
     """Every partition of this node.
 
-    `undeleted`: the next start must repeat a deletion.
+    Attributes:
+        undeleted: the next start must repeat a deletion.
+        deleted_counters: counts of deleted partitions, so that the node's totals never decrease.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class LocalPartitions:
         self._lost: set[Key] = set()
         self._configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self._started = False
+        self.deleted_counters = PartitionCounters()
         self.undeleted = False
         self._kept: list[RemovedLog] = []
         self._doomed: deque[str] = deque()
@@ -274,6 +278,8 @@ class LocalPartitions:
         partition = self._partitions.pop(key, None)
         unregistered = self._store.unregister(key, topic_id)
         if partition is not None:
+            self.deleted_counters.add(partition.counters)
+            partition.counters = self.deleted_counters  # for requests that still have it
             partition.wake()
         return unregistered
 

@@ -71,6 +71,13 @@ class ReplicaManager:
     def find(self, topic: str, partition: int) -> Partition:
         return self.local.find(topic, partition)
 
+    @property
+    def disk_problem(self) -> str | None:
+        """Why writes fail at present."""
+        if self._flusher.failed is not None:
+            return f"the disk failed: {self._flusher.failed}"
+        return "appends fail; see the broker's log" if self._failures.failing else None
+
     def name_of(self, topic_id: UUID) -> str | None:
         return self.local.name_of(topic_id)
 
@@ -225,6 +232,9 @@ class ReplicaManager:
         if self._failures.failing:
             self._failures.worked()
         if not info.duplicate:
+            counters = partition.counters
+            counters.messages_in += info.last_offset - info.first_offset + 1
+            counters.bytes_in += info.size_bytes
             partition.appended(info)
         if partition.log.config.durability == "interval":
             self.logs.written(partition)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
+from busway_bus.kernel.counters import PartitionCounters
 from busway_bus.log.partition_log import AppendInfo, PartitionLog
 from busway_bus.metadata.image import PartitionImage
 from busway_bus.replication.acknowledgements import Acknowledgements
@@ -44,6 +45,7 @@ class Partition:
     waiters: dict[Waiter, None] = field(default_factory=dict)
     complained: bool = False
     turn: "asyncio.Future[None] | None" = None
+    counters: PartitionCounters = field(default_factory=PartitionCounters)
 
     @classmethod
     def opened(cls, *, topic: str, index: int, topic_id: UUID, log: PartitionLog, node_id: int) -> "Partition":

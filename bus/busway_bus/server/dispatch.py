@@ -79,7 +79,7 @@ class Route(NamedTuple):
 class Reply:
     """A pending response, in its connection's order."""
 
-    __slots__ = ("_correlation_id", "_pending", "_route", "_task")
+    __slots__ = ("_correlation_id", "_ended", "_pending", "_route", "_task")
 
     def __init__(
         self,
@@ -92,6 +92,7 @@ class Reply:
         self._route = route
         self._correlation_id = correlation_id
         self._task: asyncio.Task[None] | None = None
+        self._ended: Callable[[], None] | None = None
         if isinstance(answer, PendingResponse):
             self._pending = answer
             return
@@ -149,12 +150,19 @@ class Reply:
         Raises:
             Exception: raised by the handler.
         """
+        if self._ended is not None:
+            self._ended()
+            self._ended = None
         if self._pending.problem is not None:
             raise self._pending.problem
         response = self._pending.response
         if response is None or type(response) is list:
             return response
         return self._route.pieces(response, self._correlation_id)
+
+    def when_read(self, ended: Callable[[], None]) -> None:
+        """Call `ended` once when the response is taken for the socket."""
+        self._ended = ended
 
     def cancel(self) -> None:
         """Cancel the handler."""
@@ -187,6 +195,7 @@ class Dispatcher:
         self._known = self._routes.known
         self._node = cast("NodeServices", node)
         self._advertised = advertised
+        self._counters = node.requests
         self._peer = peer
         self._client_id = b""
         self._contexts: dict[int, RequestContext] = {}
@@ -203,6 +212,9 @@ class Dispatcher:
         route = self._known.get(api_and_version) or self._routes.find(api_and_version)
         if route is None:
             return self._routes.unsupported(correlation_id)
+        counters = self._counters
+        counters.counts[api_and_version] += 1
+        begun = 0.0 if counters.clock is None else counters.clock()
         try:
             position = _REQUEST_HEAD.size + max(client_id_bytes, 0)
             client_id = bytes(frame[_REQUEST_HEAD.size : position])
@@ -221,9 +233,18 @@ class Dispatcher:
             raise BadRequest(f"{route.name} v{route.version}: {problem}") from None
         answer = route.handle(request, context)
         if type(answer) is route.response or type(answer) is Encoded:
-            return route.pieces(answer, correlation_id)
-        long = len(frame) >= _LONG_REQUEST_BYTES and not route.pipelined
-        return None if answer is None else Reply(route, correlation_id, answer, long=long)
+            pieces = route.pieces(answer, correlation_id)
+            if counters.clock is not None:
+                counters.ended(api_and_version, begun)
+            return pieces
+        if answer is None:
+            if counters.clock is not None:
+                counters.ended(api_and_version, begun)
+            return None
+        reply = Reply(route, correlation_id, answer, long=len(frame) >= _LONG_REQUEST_BYTES and not route.pipelined)
+        if counters.clock is not None:
+            reply.when_read(partial(counters.ended, api_and_version, begun))
+        return reply
 
     def _remembered(self, version: int) -> RequestContext:
         context = self._contexts[version] = self._context(version, self._client_id.decode())

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ class Listeners:
     def __init__(self, config: BrokerConfig, controller_routes: Routes = BROKERS_CONTROLLER) -> None:
         self._config = config
         self._controller_routes = controller_routes
-        self._connections: dict[Connection, None] = {}  # in order of acceptance
+        self._connections: dict[Connection, str] = {}  # with their listeners, in order of acceptance
         self._by_host: Counter[str] = Counter()
         self._peer_warnings = PeerWarnings()
         self._acceptors: list[Acceptor] = []
@@ -99,12 +100,19 @@ class Listeners:
             on_close=self._closed,
             warn_about_peer=self.warn_about_peer,
         )
-        if self._admits(connection):
+        if self._admits(connection, listener):
             stream.resume_reading()
         else:
             stream.abort()
 
-    def _admits(self, connection: Connection) -> bool:
+    def connection_counts(self) -> Mapping[str, int]:
+        """Return the number of open connections by listener."""
+        return {
+            **dict.fromkeys((*self.advertised, *self.controller_advertised), 0),
+            **Counter(self._connections.values()),
+        }
+
+    def _admits(self, connection: Connection, listener: str) -> bool:
         if self._closing:
             return False  # accepted by the event loop before `close`
         configured = self._config.get("max.connections")
@@ -119,7 +127,7 @@ class Listeners:
         if self._by_host[connection.host] >= self._config.get("max.connections.per.ip"):
             self.warn_about_peer(connection.host, "refused: max.connections.per.ip is reached")
             return False
-        self._connections[connection] = None
+        self._connections[connection] = listener
         self._by_host[connection.host] += 1
         return True
 

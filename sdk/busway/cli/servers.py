@@ -40,6 +40,9 @@ def up(
         int, typer.Option("--registry-port", help="Port of the registry; 0 takes a free one.")
     ] = 8081,
     override: Override = None,
+    metrics: Annotated[
+        str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve the broker's metrics here.")
+    ] = None,
     insecure: Insecure = False,
     as_json: AsJson = False,
 ) -> None:
@@ -59,6 +62,7 @@ def up(
                 # For development: no wait for further members when the first joins.
                 "group.initial.rebalance.delay.ms": "0",
                 **overrides(override),
+                **({"metrics.listener": metrics} if metrics is not None else {}),
                 **({"busway.insecure": "true"} if insecure else {}),
             }
         )

@@ -79,7 +79,15 @@ BROKER, BROKER_LOGGER = 4, 8
 KAFKAS = frozenset(
     name
     for name in (*TOPIC_CONFIGS, *GROUP_CONFIGS, *BROKER_CONFIGS)
-    if name not in {"durability", "log.durability", "busway.insecure", "group.disconnect.grace.ms", *INTERNAL}
+    if name
+    not in {
+        "durability",
+        "log.durability",
+        "busway.insecure",
+        "group.disconnect.grace.ms",
+        "metrics.listener",
+        *INTERNAL,
+    }
     and not name.startswith(DEAD_LETTER_CONFIGS)
 )
 """Settings that both have."""

@@ -20,6 +20,7 @@ from busway_bus.handlers.common.metadata_responses import MetadataAnswers
 from busway_bus.handlers.common.response_room import LargeAnswers
 from busway_bus.handlers.common.topic_auto_creation import TopicAutoCreator
 from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.counters import RequestCounters
 from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.kernel.principal import ANONYMOUS, Principal
 from busway_bus.kernel.transactions import MarkerWriter
@@ -72,6 +73,7 @@ class NodeServices:
     scheduler: FairScheduler
     metadata_answers: MetadataAnswers
     large_answers: LargeAnswers = field(default_factory=LargeAnswers)
+    requests: RequestCounters = field(default_factory=RequestCounters)
 
     @property
     def node_id(self) -> int:

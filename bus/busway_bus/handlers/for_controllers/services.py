@@ -5,12 +5,13 @@ Not here: any implementation.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 from uuid import UUID
 
 from busway_bus.handlers.common.context import CloseConnection, RequestContext
 from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.counters import RequestCounters
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.quorum.driver import QuorumDriver
 from busway_bus.quorum.metadata_log import MetadataLog
@@ -38,6 +39,7 @@ class ControllerServices:
     scheduler: FairScheduler
     listener: str
     addresses: Mapping[int, tuple[str, int]]
+    requests: RequestCounters = field(default_factory=RequestCounters)
 
     @property
     def image(self) -> ClusterImage:

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from busway.net.machine import OS
+from busway_bus.kernel.counters import RequestCounters
 from busway_bus.kernel.limits import (
     PARTIAL_REQUEST_CONTENDED_MS,
     PARTIAL_REQUEST_TIMEOUT_MS,
@@ -83,7 +84,7 @@ class Clock:
 def connection(stream: Stream, memory: RequestMemory, turns: FairScheduler) -> Connection:
     """What is at the broker's end of a stream."""
     return Connection(
-        cast("Any", SimpleNamespace(scheduler=turns)),
+        cast("Any", SimpleNamespace(scheduler=turns, requests=RequestCounters())),
         stream,
         advertised=Endpoint(name="X", host="h", port=1),
         max_request_bytes=100 * MIB,

@@ -9,6 +9,7 @@ import pytest
 
 from busway.net.machine import OS
 from busway_bus.handlers.common.pending_response import PendingResponse
+from busway_bus.kernel.counters import RequestCounters
 from busway_bus.kernel.limits import REQUEST_BYTES_WORKED_MAX
 from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.scheduling.fair_share import FairScheduler
@@ -64,7 +65,12 @@ class Bench:
         self.memory = memory or RequestMemory(100 * MIB)
         self.line = Line(self.shared)
         self.connection = Connection(
-            cast("Any", SimpleNamespace(scheduler=FairScheduler(replace(OS, monotonic_s=lambda: 0.0)))),
+            cast(
+                "Any",
+                SimpleNamespace(
+                    scheduler=FairScheduler(replace(OS, monotonic_s=lambda: 0.0)), requests=RequestCounters()
+                ),
+            ),
             self.line,
             advertised=Endpoint(name="X", host="h", port=1),
             max_request_bytes=100 * MIB,
