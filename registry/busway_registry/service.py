@@ -47,6 +47,15 @@ class Registry:
         self.settings = settings
         self._registrar = Registrar(store, settings, judge, now_ms, max_schema_chars)
 
+    async def check_store(self) -> None:
+        """Read the database once.
+
+        Raises:
+            StoreFailed: it cannot be read.
+        """
+        async with self._store.read() as transaction:
+            await transaction.highest_id()
+
     # Schemas
 
     async def register(

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from busway_registry.http import compatibility, config, mode, schemas, subjects
+from busway_registry.http import compatibility, config, health, mode, schemas, subjects
 from busway_registry.http.bodies import answer
 from busway_registry.http.errors import HANDLERS
 from busway_registry.http.reading import Holding
@@ -56,6 +56,7 @@ def create_app(registry: Registry) -> ASGIApp:
             Route("/associations/subjects/{subject}", associations),
             Route("/v1/metadata/id", cluster_id),
             Route("/v1/metadata/version", server_version),
+            *health.ROUTES,
             *subjects.ROUTES,
             *schemas.ROUTES,
             *compatibility.ROUTES,
