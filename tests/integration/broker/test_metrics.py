@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.support.patience import patient
 from tests.support.raw_client import RawClient
 
 from busway import Consumer, Producer
@@ -34,7 +35,7 @@ async def watched() -> AsyncIterator[LocalCluster]:
 
 async def get(cluster: LocalCluster, path: str) -> httpx2.Response:
     assert cluster.node is not None
-    async with httpx2.AsyncClient(base_url=cluster.node.metrics_url or "", timeout=30) as http:
+    async with httpx2.AsyncClient(base_url=cluster.node.metrics_url or "", timeout=patient(30)) as http:
         return await http.get(path)
 
 
