@@ -38,5 +38,4 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine to its end."""
     asyncio.run(main)

@@ -1,8 +1,10 @@
 """Regular expressions from the REST API, matched in bounded time.
 
 Here: compiling and matching.
-Not here: the matched names. Python's `re` holds the interpreter lock during a match, and `(a+)+$` would block the
-worker practically for ever; `regex` has the same syntax, releases the lock, and has a timeout.
+Not here: the matched names.
+
+Python's `re` holds the interpreter lock during a match, and `(a+)+$` would block the worker practically for ever;
+`regex` has the same syntax, releases the lock, and has a timeout.
 """
 
 from typing import Final
@@ -14,7 +16,7 @@ PATTERN_CHARS_MAX: Final = 1024
 LIST_CHARS_MAX: Final = 16 * 1024
 """Limit of a comma-separated list of expressions: some hundred names."""
 MATCH_TIMEOUT_S: Final = 0.02
-"""Limit for a name of at most a few hundred characters. Sane expressions take microseconds."""
+"""Limit for a name of at most a few hundred characters; sane expressions take microseconds."""
 _CACHED_NAMES: Final = 1000
 
 
@@ -44,11 +46,7 @@ class Pattern:
         self._known: dict[str, regex.Match[str] | TooLong | None] = {}
 
     def match(self, name: str) -> regex.Match[str] | None:
-        """Match the whole name.
-
-        Raises:
-            TooLong: not within the limit; cached as well.
-        """
+        """Match the whole name; raises `TooLong` beyond the limit, which is cached as well."""
         if name not in self._known:
             if len(self._known) >= _CACHED_NAMES:
                 self._known.clear()

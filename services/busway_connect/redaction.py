@@ -16,7 +16,6 @@ _PASSWORD_PARAMETER: Final = re.compile(r"([?&;](?:ssl)?password=)[^&;]*", re.IG
 
 
 def shown(name: str, text: str) -> str:
-    """Return a setting's value for messages."""
     if _SECRET.search(name):
         return HIDDEN
     # Split at @ first: one expression for the whole takes hours for a megabyte of "://:", blocking everything.
@@ -53,8 +52,8 @@ class References:
             }
 
     def redacted(self, name: str, text: str) -> str:
-        """Return a message with references instead of values. If part of a value would remain, only that the setting is
-        invalid.
+        """Return a message with references instead of values. If part of a value would remain, only that the setting
+        is invalid.
         """
         text = self.hidden(text)
         if not self._shows(text):
@@ -64,7 +63,6 @@ class References:
         return f"Invalid value{given} for configuration {name}: it cannot be what the reference stands for, which is not shown"
 
     def hidden(self, text: str) -> str:
-        """Replace values by references."""
         for value, reference in self._whole.items():
             text = text.replace(value, reference)
         return text

@@ -39,7 +39,7 @@ class ConnectServer:
         return self._worker
 
     async def start(self) -> None:
-        """Listen, then join the group. Return once the worker works or stands by.
+        """Listen, then join the group; return once the worker works or stands by.
 
         Raises:
             CannotListen: the address is unavailable.

@@ -4,8 +4,8 @@ Here: mapping of records to rows.
 Not here: tables and statements (`sql_tables`), values (`sql_values`).
 
 Records are plain values or Debezium's envelopes, of which the row after the change is written. A tombstone or delete
-deletes the row with `delete.enabled=true`, which needs `primary.key.mode=record_key`. With a primary key every write
-can be repeated: `upsert` overwrites the row, `insert` keeps the existing one. Columns with Debezium's placeholder for
+deletes the row with `delete.enabled=true`, which needs `primary.key.mode=record_key`. With a primary key writes are
+repeatable: `upsert` overwrites the row, `insert` keeps the existing one. Columns with Debezium's placeholder for
 unavailable values stay unchanged.
 """
 
@@ -48,7 +48,7 @@ intervention, system error.
 """
 _INTERRUPT_EVERY_S: Final = 0.5
 _INTERRUPTS: Final = 20
-"""Limit of interrupts. After these the write is abandoned, as the server does not respond."""
+"""Limit of interrupts; then the write is abandoned, as the server does not respond."""
 _FORBIDDEN: Final = "42501"
 _REFUSED_STATES: Final = ("28", "3D")
 """SQLSTATE classes of refused logins: authentication, missing database."""
@@ -137,7 +137,6 @@ class JdbcSink(Sink):
 
     @classmethod
     def validate(cls, config: Config) -> dict[str, str]:
-        """Return errors by setting."""
         read = _read(config)
         wrong = {
             name: f"is one of {', '.join(choices)}, not {read[name]!r}"
@@ -170,7 +169,6 @@ class JdbcSink(Sink):
         return wrong
 
     async def start(self) -> None:
-        """Connect."""
         try:
             self._engine = create_engine(self._url, pool_pre_ping=True)
             self._dialect = self._engine.dialect.name
@@ -230,7 +228,7 @@ class JdbcSink(Sink):
                 raise RecordRefused(index, _said(problem)) from None
 
     def _judge(self, problem: Exception) -> None:
-        """Raise failures that no record causes. Temporary ones, an unfit table, a missing right."""
+        """Raise failures that no record causes: temporary ones, an unfit table, a missing right."""
         if isinstance(problem, ConfigInvalid):
             raise problem
         state = str(getattr(getattr(problem, "orig", None), "sqlstate", None) or "")

@@ -1,7 +1,6 @@
 """Database tables for the SQL sink: reflecting, creating, widening, writing.
 
-Here: SQLAlchemy's part: reflection, `CREATE TABLE`, `ALTER TABLE … ADD COLUMN`, statements for each insert mode; SQLite
-and PostgreSQL.
+Here: SQLAlchemy's part, and statements for each insert mode; SQLite and PostgreSQL.
 Not here: mapping records to rows (`sql_sink`).
 """
 
@@ -26,7 +25,7 @@ _CANCEL_S: Final = 2.0
 
 
 _OWN_FORM: Final = (types.JSON, types.Uuid, types.ARRAY)
-"""Column types with values in the database's form, such as JSON text. SQLAlchemy would convert them."""
+"""Column types with values in the database's form, such as JSON text, which SQLAlchemy would convert."""
 
 
 class _AsItIs(types.UserDefinedType[Any]):
@@ -36,7 +35,6 @@ class _AsItIs(types.UserDefinedType[Any]):
 
 
 def _has_more_digits(value: Decimal, kind: types.Numeric[Any]) -> bool:
-    """Return whether a value has more decimal places than the column."""
     if isinstance(kind, types.Float) or kind.scale is None or kind.precision is None:
         return False
     _, digits, exponent = value.as_tuple()
@@ -89,7 +87,6 @@ class Tables:
         self._statements: dict[Any, Executable] = {}
 
     def forget(self) -> None:
-        """Clear cached tables: the database may have changed."""
         self._known.clear()
         self._statements.clear()
 

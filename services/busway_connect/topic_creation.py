@@ -3,9 +3,8 @@
 Here: reading and checking those settings.
 Not here: creating a topic (`runtime.topics`).
 
-A topic's settings are those of the first of `topic.creation.groups` whose `include` matches its whole name and whose
-`exclude` does not, otherwise `default`. Missing partitions and replication factor come from `default`, then from the
-broker.
+The first of `topic.creation.groups` counts whose `include` matches the whole name and whose `exclude` does not,
+otherwise `default`. Missing partitions and replication factor come from `default`, then from the broker.
 """
 
 import re
@@ -39,7 +38,6 @@ class Group:
     configs: Mapping[str, str]
 
     def takes(self, topic: str) -> bool:
-        """Return whether the group includes a topic."""
         if self.include is None or not self.include.fullmatch(topic):
             return False
         return self.exclude is None or not self.exclude.fullmatch(topic)

@@ -218,7 +218,7 @@ def _wrong(setting: Setting, text: str | None) -> list[str]:
 
 
 def converter_problems(plugins: Plugins, config: Config) -> dict[str, list[str]]:
-    """Return errors of `key.converter`, `value.converter` and their settings. For connectors and the worker."""
+    """Return errors of `key.converter`, `value.converter` and their settings, of connectors or the worker."""
     problems: dict[str, list[str]] = {}
     for name in CONVERTERS:
         if name in config:
@@ -293,11 +293,7 @@ def check(
     *,
     transactions: bool = False,
 ) -> None:
-    """Raise the errors of `problems`.
-
-    Raises:
-        BadConfig: any error.
-    """
+    """Raise the errors of `problems` as `BadConfig`."""
     texts = [
         text
         for wrong in problems(plugins, connector, config, given, transactions=transactions).values()
@@ -311,7 +307,6 @@ def check(
 
 
 def definition(known: _Known) -> dict[str, Any]:
-    """Describe a setting for the REST API."""
     setting = known.setting
     return {
         "name": setting.name,

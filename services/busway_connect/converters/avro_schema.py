@@ -72,7 +72,6 @@ class ToAvro:
         self._anonymous = 0
 
     def convert(self, schema: Schema) -> Any:
-        """Return Avro's schema as JSON."""
         inner = self._inner(schema)
         if not schema.optional:
             return inner
@@ -180,7 +179,7 @@ class FromAvro:
         self._named: dict[str, Schema] = {}
 
     def convert(self, avro: Any, namespace: str = "") -> Schema:
-        """Return Connect's schema.
+        """Convert.
 
         Raises:
             ConversionFailed: recursive, which is unsupported, or not an Avro schema.

@@ -18,8 +18,6 @@ from busway_connect.schema import Field, Schema
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Reading of a column from a row."""
-
     index: int
     name: str
     read: Callable[[str], Any]
@@ -68,7 +66,7 @@ def require_no_key(table: TableId, column: str, key: Collection[str], mask: Mask
 
 
 def masked_length(types: Types, column: Column, codec: Codec, mask: Mask) -> int | None:
-    """Return the length of a maskable column. None for one that passes unchanged."""
+    """Return the length of a maskable column; None for one that passes unchanged."""
     length = text_length(types, column.type_oid, column.type_modifier)
     if length is None and mask.truncates and codec.schema.type == "string":
         return UNLIMITED  # uuid and JSON can be cut as text, but not masked

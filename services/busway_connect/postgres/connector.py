@@ -63,7 +63,7 @@ class PostgresConnector(Source):
         return None
 
     async def start(self, offsets: Sequence[tuple[Mapping[str, Any], Offset]]) -> None:
-        """Check the server, and continue after the offset. A first start creates publication and slot and takes a
+        """Check the server, and continue after the offset. A first start creates publication and slot, and takes a
         snapshot.
 
         Raises:
@@ -122,7 +122,7 @@ class PostgresConnector(Source):
         return await self._handover.take(self._settings.batch_size, READ_WAIT_S)
 
     def position(self, offset: Offset) -> Sequence[int | str] | None:
-        """Return the order of records. None for a table whose key has no order."""
+        """Return the order of records; None for a table whose key has no order."""
         return order_of(offset)
 
     async def committed(self, offset: Offset) -> None:

@@ -1,12 +1,14 @@
-"""Debezium's settings that hide text columns: `column.mask.with.N.chars`, `column.mask.hash.ALGORITHM.with.salt.SALT`,
-`column.mask.hash.v2.…` and `column.truncate.to.N.chars`, each a list of regular expressions of `schema.table.column`.
+"""Debezium's settings that hide text columns.
 
 Here: reading them, and masking values.
 Not here: the values (`records`).
 
-Like in Debezium, a column's first match counts, truncation before masks before hashes; a mask replaces null, too; other
-types pass unchanged, with a log message; a hash is cut to its column's length. Debezium publishes masked key columns
-unmasked; here they fail the task.
+They are `column.mask.with.N.chars`, `column.mask.hash.ALGORITHM.with.salt.SALT`, `column.mask.hash.v2.…` and
+`column.truncate.to.N.chars`, each a list of regular expressions of `schema.table.column`. Like in Debezium, a column's
+first match counts, truncation before masks before hashes; a mask replaces null, too; other types pass unchanged, with
+a
+log message; a hash is cut to its column's length. Debezium publishes masked key columns unmasked; here they fail the
+task.
 """
 
 import hashlib
@@ -49,7 +51,6 @@ class Mask:
     first_version: bool = False
 
     def takes(self, column: str) -> bool:
-        """Return whether it applies to this column, by full name."""
         return any(pattern.fullmatch(column) for pattern in self.columns)
 
     def parameters(self, length: int | None) -> tuple[tuple[str, str], ...]:

@@ -1,8 +1,10 @@
 """Messages of PostgreSQL's plugin `pgoutput`, protocol version 1.
 
 Here: a frozen class for each message, and `decode`.
-Not here: their meaning (`stream`), values (`values`), IO. Values stay text of PostgreSQL's output functions; None is
-NULL, `UNCHANGED` an untouched TOASTed value. Source: PostgreSQL 15, "Logical Replication Message Formats".
+Not here: their meaning (`stream`), values (`values`), IO.
+
+Values stay text of PostgreSQL's output functions; None is NULL, `UNCHANGED` an untouched TOASTed value. Source:
+PostgreSQL 15, "Logical Replication Message Formats".
 """
 
 import struct
@@ -26,7 +28,6 @@ class _Unchanged(Enum):
 
 
 UNCHANGED: Final = _Unchanged.UNCHANGED
-"""A TOASTed value that the UPDATE did not touch."""
 Cell: TypeAlias = str | bytes | Literal[_Unchanged.UNCHANGED] | None
 Row: TypeAlias = tuple[Cell, ...]
 
@@ -95,7 +96,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """An updated row. `old` is None if no identity column changed; `old_is_key`: it has only the identity's columns."""
+    """An updated row. `old` is None if no identity column changed; `old_is_key`: it has only these columns."""
 
     relation: int
     old: Row | None
@@ -114,8 +115,6 @@ class Delete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncate:
-    """Truncated tables."""
-
     relations: tuple[int, ...]
     cascade: bool
     restart_identity: bool

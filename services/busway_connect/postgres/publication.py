@@ -1,7 +1,8 @@
 """A connector's publication: the part of the captured tables in the server's log.
 
-Here: creating it, checking that it has all captured changes under their own names, and its row filters and column lists
-for the snapshot.
+Here: creating it, checking that it has all captured changes under their own names, its row filters and column lists
+for
+the snapshot.
 Not here: the slot (`slots`).
 """
 
@@ -57,8 +58,7 @@ def prepare_publication(connection: Connection, settings: Settings, tables: list
         duplicate rows.
 
     Raises:
-        ConfigInvalid: missing, or without a captured table, or sending its changes under another name; the text has a
-            remedy.
+        ConfigInvalid: missing, lacks a captured table, or sends its changes under another name; the text has a remedy.
     """
     name = sql.Identifier(settings.publication)
     listed = sql.SQL(", ").join(sql.Identifier(table.schema, table.name) for table in tables)

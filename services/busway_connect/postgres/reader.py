@@ -1,8 +1,8 @@
 """The connector's thread: all connections to PostgreSQL, the snapshot, the log.
 
 Here: connections, which block, hence a thread; the loop over the log; standby status updates.
-Not here: meaning of messages (`stream`), rows (`snapshot`), checks of slot and publication (`slots`), the replication
-protocol (`replication`).
+Not here: meaning of messages (`stream`), rows (`snapshot`), slot and publication (`slots`), the protocol
+(`replication`).
 """
 
 import logging
@@ -38,7 +38,7 @@ logger = logging.getLogger("busway.connect.postgres")
 _WAIT_S: Final = 0.1
 """Longest sleep in a quiet log, and delay of confirmations and stops."""
 _LOOK_EVERY: Final = 251
-"""Messages between looks at the clock in a busy log. A prime, so that it does not fall inside each of many equally long
+"""Messages between looks at the clock in a busy log. A prime, so as not to fall inside each of many equally long
 transactions.
 """
 _STREAMS: Final = frozenset({"initial", "always", "no_data", "never", "when_needed"})
@@ -287,7 +287,6 @@ class Reader:
             self._hold(record)
 
     def _describe(self, stream: Stream, relation: pgoutput.Relation) -> None:
-        """Take a table's new form from the log and the catalogue."""
         assert self._catalog is not None
         id_ = TableId(schema=relation.schema, name=relation.name)
         if not self._settings.captures(id_):
@@ -331,7 +330,6 @@ class Reader:
             self._hold(stream.heartbeat(read_lsn, time.time_ns()))
 
     def _tell(self, server: ReplicationConnection) -> None:
-        """Send the server the position and a sign of life."""
         confirmed = self.confirmed_lsn
         server.tell(max(server.sent_lsn, confirmed), confirmed)
         self._confirmed_lsn_sent, self._status_sent_at = confirmed, time.monotonic()

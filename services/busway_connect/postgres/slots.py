@@ -54,7 +54,7 @@ class Slot:
     """A replication slot's state on the server.
 
     Attributes:
-        active_pid: of the WAL sender that reads it; None for none.
+        active_pid: of the WAL sender that reads it, if any.
     """
 
     plugin: str | None
@@ -65,7 +65,6 @@ class Slot:
 
 
 def conninfo(settings: Settings) -> str:
-    """Return libpq's connection string."""
     return make_conninfo(
         host=settings.host,
         port=settings.port,
@@ -106,7 +105,6 @@ def translated(problem: Exception) -> Exception:
 
 
 def find_slot(connection: Connection, name: str) -> Slot | None:
-    """Return the slot of a name."""
     row = connection.execute(
         "SELECT plugin, database, wal_status, COALESCE(confirmed_flush_lsn, '0/0')::text, active_pid"
         " FROM pg_catalog.pg_replication_slots WHERE slot_name = %s",
@@ -133,8 +131,9 @@ def wait_until_free(
 ) -> Slot | None:
     """Wait until nothing reads the slot.
 
-    The WAL sender of a killed connector or vanished host remains until the server notices, at most
-    `wal_sender_timeout`. The wait is as long as Debezium's retries: `slot.max.retries` times `slot.retry.delay.ms`.
+    The WAL sender of a killed connector or vanished host remains for at most `wal_sender_timeout`. The wait is as long
+    as
+    Debezium's retries: `slot.max.retries` times `slot.retry.delay.ms`.
 
     Args:
         waiting: called once before the first pause.
@@ -207,7 +206,7 @@ def check_slot(slot: Slot, settings: Settings) -> None:
 
 
 def require_log(slot: Slot | None, lsn: int | None, settings: Settings) -> None:
-    """Check that the server has the log from `lsn` on. None if nothing was read yet.
+    """Check that the server has the log from `lsn` on; None if nothing was read yet.
 
     Raises:
         PositionLost: the slot is gone, invalidated, or begins after `lsn`.

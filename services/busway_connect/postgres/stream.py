@@ -46,7 +46,7 @@ class Stream:
         self._commit_lsn = position.commit_lsn
         self._commit_shown = None if fresh else position.commit_lsn
         self.offered_lsn = position.commit_lsn
-        """Position of the newest returned offset. Commits after it are of uncaptured tables."""
+        """Position of the newest returned offset; commits after it are of uncaptured tables."""
         self._begin: pgoutput.Begin | None = None
         self._skipping = False
         self._origin: pgoutput.Origin | None = None

@@ -14,7 +14,7 @@ from typing import Any, Final
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
 DATE_INFINITY: Final = 2_146_033_979
-"""Debezium's stream value of the date `infinity`; `-infinity` is its counterpart."""
+"""Debezium's stream value of the date `infinity`; `-infinity` is its negative counterpart."""
 DATE_MINUS_INFINITY: Final = -2_147_472_691
 TIMESTAMP_INFINITY_MS: Final = 9_223_372_036_825_200_000
 TIMESTAMP_MINUS_INFINITY_MS: Final = -9_223_372_036_832_400_000
@@ -40,17 +40,14 @@ class NotANumber(ValueError):
 
 
 def boolean(text: str) -> bool:
-    """Parse `t` or `f`."""
     return text == "t"
 
 
 def binary(text: str) -> bytes:
-    """Parse bytea in hex form."""
     return bytes.fromhex(text[2:])
 
 
 def whole(text: str) -> int:
-    """Parse an integer of any length."""
     return int(text) if len(text) < _LONG_NUMBER else int(Decimal(text))
 
 
@@ -78,7 +75,7 @@ def decimal_of(scale: int) -> Callable[[str], bytes]:
 
 
 def decimal_text_of(scale: int | None) -> Callable[[str], str]:
-    """For `numeric` of a scale: all digits, and Debezium's infinities and NaN."""
+    """For `numeric` of a scale: return all digits, or Debezium's infinities and NaN."""
 
     def read(text: str) -> str:
         if text[-1] not in "0123456789":
@@ -99,8 +96,7 @@ def variable_scale_decimal(text: str) -> dict[str, Any]:
 def money_units(text: str, digits: int) -> int:
     """Return `money` in units of 10^-digits, rounded half up.
 
-    The text has `MONEY_DIGITS` after the point, whatever the column's currency: sessions have lc_monetary=C
-    (`catalog`).
+    The text has `MONEY_DIGITS` after the point in any currency, as sessions have lc_monetary=C (`catalog`).
     """
     amount = int("".join(character for character in text if character.isdigit()))
     if digits >= MONEY_DIGITS:
@@ -137,14 +133,13 @@ def _moment(text: str) -> tuple[int, int]:
 
 
 def date(text: str) -> int:
-    """Return days since 1970."""
     if text.endswith("infinity"):
         return DATE_MINUS_INFINITY if text[0] == "-" else DATE_INFINITY
     return _moment(text)[0]
 
 
 def timestamp_us(text: str) -> int:
-    """Return microseconds since 1970; infinities are the largest and smallest numbers."""
+    """Return microseconds since 1970; infinities become the largest and smallest numbers."""
     if text.endswith("infinity"):
         return INT64_MIN if text[0] == "-" else INT64_MAX
     days, micros = _moment(text)
@@ -152,7 +147,6 @@ def timestamp_us(text: str) -> int:
 
 
 def timestamp_ms(text: str) -> int:
-    """Return milliseconds since 1970."""
     if text.endswith("infinity"):
         return TIMESTAMP_MINUS_INFINITY_MS if text[0] == "-" else TIMESTAMP_INFINITY_MS
     return timestamp_us(text) // 1000
@@ -253,7 +247,6 @@ def interval_iso(text: str) -> str:
 
 
 def hstore_map(text: str) -> dict[str, str | None]:
-    """Return an hstore's pairs."""
     pairs: dict[str, str | None] = {}
     for pair in _HSTORE.finditer(text):
         value = None if pair[2] is None else _ESCAPED.sub(r"\1", pair[2])

@@ -16,7 +16,6 @@ _METRICS: Final = Route("/metrics", metrics, methods=["GET"])
 
 
 def create_app(worker: Worker) -> ASGIApp:
-    """Make the ASGI application."""
     app = Starlette(routes=[*ROUTES, _METRICS], exception_handlers=dict[Any, Any](HANDLERS))
     app.state.worker = worker
     app.state.metrics = CollectorRegistry()

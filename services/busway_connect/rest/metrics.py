@@ -39,13 +39,10 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class WorkerMetrics(Collector):
-    """A collector that reads a worker."""
-
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
 
     def collect(self) -> Iterable[CounterMetricFamily | GaugeMetricFamily]:
-        """Yield all current metrics."""
         active = self._worker.active.is_set()
         yield GaugeMetricFamily(f"{_PREFIX}worker_active", "1 while it is this worker's turn", value=float(active))
         table = [(runner, self._labels(runner)) for runner in self._worker.runners.values()]

@@ -1,6 +1,6 @@
 """Delivery of a source's records to topics, with their offsets.
 
-Here: the interface that the source's loop (`source_task`) uses.
+Here: the interface for the source's loop (`source_task`).
 Not here: the implementations: `acknowledged`, where offsets follow acknowledgements; `transactional`, with both in one
 transaction.
 """
@@ -18,7 +18,6 @@ class Delivery(Protocol):
     """Delivery of one run.
 
     Attributes:
-        dead_letters: producer of dead letters.
         written: records that topics have already; None if not checked.
     """
 
@@ -33,10 +32,10 @@ class Delivery(Protocol):
         """Return the next record's mark, and its header; None without one."""
 
     async def sending(self, topic: str) -> None:
-        """Prepare to send the next record to this topic."""
+        """Prepare to send a record to this topic."""
 
     async def took(self, record: SourceRecord, waiter: "asyncio.Future[Any] | None") -> None:
-        """Note that the record was sent. Without a waiter, that it was not needed."""
+        """Note that the record was sent; without a waiter, that it was not needed."""
 
     async def batch_over(self) -> None:
         """End a batch: all its records were sent."""

@@ -3,8 +3,8 @@
 Here: retries in place, tolerating or failing, the dead-letter topic and its headers.
 Not here: restarting a task (`runner`).
 
-Names and meaning are Kafka's, with one difference: unreachability (`Retriable`) is not the record's fault, so
-`errors.tolerance=all` never skips it. After `errors.retry.timeout` the task restarts, with growing delays.
+Unlike in Kafka, `errors.tolerance=all` never skips an unreachable system (`Retriable`), which is not the record's
+fault. After `errors.retry.timeout` the task restarts, with growing delays.
 """
 
 import asyncio
@@ -27,11 +27,9 @@ LEFT_OUT: Final = "__busway.errors.left.out"
 """Header of a dead letter whose record was too large."""
 _KEY_BYTES_MAX: Final = 256
 _HEADER_BYTES_MAX: Final = 300
-"""Limit of header texts in a too large dead letter. Longer ones are cut, and keys above `_KEY_BYTES_MAX` are
-omitted.
-"""
+"""Limit of header texts in a too large dead letter. Longer ones are cut; keys above `_KEY_BYTES_MAX` are omitted."""
 _TRACE_CHARS_MAX: Final = 16 * 1024
-"""Limit of a trace: some hundred frames. A thousand failed connectors' status can still be returned."""
+"""Limit of a trace: some hundred frames. A status of a thousand failed connectors can still be returned."""
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -44,7 +42,7 @@ class BadRecord:
     """A record for the dead-letter topic.
 
     Attributes:
-        stage: Kafka's name of the step: KEY_CONVERTER, VALUE_CONVERTER, TRANSFORMATION, TASK_PUT, KAFKA_PRODUCE.
+        stage: Kafka's: KEY_CONVERTER, VALUE_CONVERTER, TRANSFORMATION, TASK_PUT, KAFKA_PRODUCE.
         by: the class that refused it.
         source: original topic, partition and offset; None for a source's record.
     """
@@ -67,7 +65,7 @@ class Tolerance:
         log_failures: `errors.log.enable`.
         log_places: `errors.log.include.messages`.
         dead_letter_topic: `errors.deadletterqueue.topic.name`; empty for none.
-        dead_letter_replication_factor: of that topic if created; -1 takes the broker's default.
+        dead_letter_replication_factor: if created; -1 takes the broker's default.
         context_headers: `errors.deadletterqueue.context.headers.enable`.
     """
 
@@ -113,7 +111,7 @@ class Failures:
         """Retry an unreachable call up to `errors.retry.timeout`.
 
         Raises:
-            Retriable: unreachable for so long.
+            Retriable: still unreachable.
         """
         loop = asyncio.get_running_loop()
         limit_ms = self._tolerance.retry_timeout_ms
@@ -212,7 +210,6 @@ def said(problem: BaseException) -> str:
 
 
 def trace_of(problem: BaseException) -> str:
-    """Return the traceback for the REST API and the status topic."""
     return _kept("".join(traceback.format_exception(problem)))
 
 

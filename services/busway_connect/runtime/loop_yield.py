@@ -1,4 +1,4 @@
-"""Yielding the event loop, which all connectors of a worker and its REST API share.
+"""Yielding the event loop, which a worker's connectors and REST API share.
 
 Here: yielding in time.
 Not here: long computations, which belong in a thread.

@@ -4,8 +4,8 @@ Here: states and transitions.
 Not here: the task's work (`source_task`, `sink_task`), requests (`worker`).
 
 After `Retriable` or an unreachable broker the task is RESTARTING and retried with delays up to
-`errors.retry.delay.max.ms`; other failures make it FAILED with its trace until a restart or change. A failure never
-affects the worker or other connectors.
+`errors.retry.delay.max.ms`; other failures make it FAILED with its trace until a restart or change. The worker and
+other connectors are unaffected.
 """
 
 import asyncio
@@ -76,8 +76,6 @@ class Surroundings:
 
 @dataclass(slots=True)
 class State:
-    """State of a connector or task, as in the status call."""
-
     name: str
     trace: str | None = None
 
@@ -111,7 +109,6 @@ class Runner:
     # Requests
 
     def retarget(self, target: str) -> None:
-        """Change to STARTED, PAUSED or STOPPED."""
         before, self.target = self.target, target
         if target == "PAUSED" and before == "STARTED":
             self._resumed.clear()
@@ -123,7 +120,6 @@ class Runner:
             self._show_pause()
 
     def reconfigure(self, config: Config) -> None:
-        """Change the settings and restart."""
         self.config = config
         self.size = size_of(config)
         self._again()
@@ -138,7 +134,6 @@ class Runner:
         self._again()
 
     async def idle(self) -> None:
-        """Wait until no task runs."""
         await self._idle.wait()
 
     def _again(self) -> None:
@@ -211,7 +206,7 @@ class Runner:
                 wait.cancel()
 
     async def _once(self) -> None:
-        """Run the task once. Cancel it if it does not stop in time."""
+        """Run the task once; cancel it if it does not stop in time."""
         running = asyncio.ensure_future(self._contained())
         stopped = asyncio.ensure_future(self._stop.wait())
         try:

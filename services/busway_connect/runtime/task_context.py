@@ -18,8 +18,6 @@ from busway_connect.transforms.interface import Transform
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
-    """The worker's persistent state."""
-
     configs: ConfigStore
     offsets: OffsetStore
     statuses: StatusStore
@@ -30,7 +28,7 @@ class Counts:
     """Counts of a task since this worker runs the connector.
 
     Attributes:
-        polled: records read from the source or the sink's topics.
+        polled: read from the source or the sink's topics.
         written_records: acknowledged by the bus, or written by the sink.
         progress_at: last handling of records, monotonic clock.
         failures, written: of the newest run; these count for themselves.

@@ -1,6 +1,6 @@
 """A source's records and offsets in one transaction (KIP-618), atomic for read_committed readers.
 
-Here: boundaries of transactions, like Kafka Connect 4.3.1's `ExactlyOnceWorkerSourceTask`.
+Here: transaction boundaries, like Kafka Connect 4.3.1's `ExactlyOnceWorkerSourceTask`.
 Not here: the loop (`source_task`), leadership (`worker`).
 
 A task takes over its predecessor's transactional id, which fences it and aborts its transaction, and only then reads
@@ -61,7 +61,6 @@ class Transactional:
         """Do nothing: a transaction begins with its first record."""
 
     def mark(self, record: SourceRecord) -> tuple[Mark, bytes] | None:
-        """Return None: transactions need no marks."""
         return None
 
     async def sending(self, topic: str) -> None:
@@ -127,7 +126,6 @@ class Transactional:
             await self._source.committed(offset)
 
     def expired(self) -> bool:
-        """Return whether the transaction exceeded its timeout."""
         limit_s = self.producer.options.transaction_timeout_ms / 1000
         return self._opened_at is not None and time.monotonic() - self._opened_at >= limit_s
 

@@ -3,8 +3,8 @@
 Here: use cases, one at a time; leadership.
 Not here: a connector's lifecycle (`runner`), HTTP (`rest`).
 
-Workers of one `group.id` are a consumer group on the configs topic with its single partition: the owner works, the
-others stand by. When a worker dies, the next one takes over within `session.timeout.ms`.
+Workers of one `group.id` are a consumer group on the configs topic's single partition: its owner works, the others
+stand by. A dead worker is replaced within `session.timeout.ms`.
 """
 
 import asyncio
@@ -82,7 +82,6 @@ class Worker(RebalanceListener):
 
     @property
     def transactions(self) -> bool:
-        """Whether sources run in transactions."""
         return self.config.exactly_once_source_support == "enabled"
 
     # Leadership
@@ -156,7 +155,7 @@ class Worker(RebalanceListener):
         await self._give_up()
 
     async def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
-        """Stop: this worker was silent for too long and leads no more."""
+        """Stop: after too long a silence, this worker leads no more."""
         logger.warning("worker %s lost its turn in group %s", self.worker_id, self.config.group_id)
         await self._give_up()
 
@@ -255,7 +254,6 @@ class Worker(RebalanceListener):
     # Use cases
 
     def names(self) -> list[str]:
-        """List all connectors."""
         self._need()
         return sorted(self.runners)
 
@@ -272,7 +270,6 @@ class Worker(RebalanceListener):
         return runner
 
     def kind(self, runner: Runner) -> type[Connector] | None:
-        """Return its class, if known."""
         try:
             return self.plugins.connector(runner.config["connector.class"])
         except (NoSuchPlugin, KeyError):
@@ -383,7 +380,6 @@ class Worker(RebalanceListener):
             await stores.statuses.remove(name)
 
     async def restart_task(self, name: str, task: int) -> None:
-        """Restart its task."""
         runner = self.find(name, "Unknown connector: {}")
         if task != 0 or runner.task is None:
             raise Refused(404, f"Unknown task: {name}-{task}")
@@ -392,7 +388,6 @@ class Worker(RebalanceListener):
     # Offsets (KIP-875)
 
     async def offsets(self, name: str) -> list[tuple[Mapping[str, Any], Offset]]:
-        """Return offsets by source partition, or by topic partition of a sink."""
         runner = self.find(name)
         if self._is_source(runner):
             return self._need().offsets.of(name)
@@ -419,7 +414,6 @@ class Worker(RebalanceListener):
         return runner
 
     async def alter_offsets(self, name: str, changes: Changes) -> None:
-        """Set or remove offsets of a stopped connector."""
         require_few_offsets(len(changes))
         async with self._one_at_a_time:
             runner = await self._stopped(name)
@@ -441,7 +435,7 @@ class Worker(RebalanceListener):
             await store_in_transaction(stores.offsets, self.config.bootstrap_servers, transactional_id, name, changes)
 
     async def reset_offsets(self, name: str) -> None:
-        """Remove all offsets of a stopped connector. It then starts from the beginning."""
+        """Remove all offsets of a stopped connector, which then starts from the beginning."""
         async with self._one_at_a_time:
             runner = await self._stopped(name)
             if self._is_source(runner):
@@ -452,9 +446,8 @@ class Worker(RebalanceListener):
                 await self._admin.delete_groups([group_of(name)])
 
     def topics(self, name: str) -> list[str]:
-        """Return the topics it has used. None for a missing connector, like Kafka Connect."""
+        """Return the topics it has used; None for a missing connector, like Kafka Connect."""
         return self._need().statuses.topics(name)
 
     async def reset_topics(self, name: str) -> None:
-        """Clear them."""
         await self._need().statuses.reset_topics(name)

@@ -1,6 +1,6 @@
 """A connector's `transforms` and `predicates`: settings → transforms in order.
 
-Here: reading and checking those settings.
+Here: reading and checking them.
 Not here: the classes.
 """
 
@@ -21,18 +21,10 @@ class Classes(Protocol):
     """Find the classes of transforms and predicates."""
 
     def transform(self, name: str) -> type[Transform]:
-        """Return the transform of that class name.
-
-        Raises:
-            ValueError: there is none.
-        """
+        """Return a transform; raises ValueError if there is none."""
 
     def predicate(self, name: str) -> type[Predicate]:
-        """Return the predicate of that class name.
-
-        Raises:
-            ValueError: there is none.
-        """
+        """Return a predicate; raises ValueError if there is none."""
 
 
 def aliases(config: Config, kind: str) -> list[str]:
@@ -41,15 +33,11 @@ def aliases(config: Config, kind: str) -> list[str]:
 
 
 def under(config: Config, prefix: str) -> dict[str, str]:
-    """Return settings with a prefix, without it."""
     return {name.removeprefix(prefix): text for name, text in config.items() if name.startswith(prefix)}
 
 
 def chain(classes: Classes, config: Config) -> list[Transform]:
-    """Return the transforms of a connector, in their order.
-
-    Args:
-        classes: finds transforms and predicates by their class names, as the worker's plugins do.
+    """Return a connector's transforms, in order.
 
     Raises:
         ConfigInvalid: names each invalid setting.

@@ -1,7 +1,7 @@
-"""Transforms (SMT) and predicates.
+"""Interfaces of transforms (SMT) and predicates.
 
-Here: interfaces and errors: a transform maps a record to a record or None, a predicate selects records.
-Not here: transforms and predicates, choosing one (`plugins`).
+Here: a transform maps a record to a record or None, a predicate selects records.
+Not here: implementations, choosing one (`plugins`).
 """
 
 from collections.abc import Mapping

@@ -26,15 +26,12 @@ def is_envelope(schema: Schema | None, value: Any) -> bool:
 
 
 def part_schema(schema: Schema | None, name: str) -> Schema | None:
-    """Return the schema of a struct's field."""
     if schema is None:
         return None
     return next((field.schema for field in schema.fields if field.name == name), None)
 
 
 class ExtractNewRecordState(Transform):
-    """See the module."""
-
     settings: ClassVar[tuple[Setting, ...]] = (
         Setting(name="delete.tombstone.handling.mode", doc="What becomes of a delete", default="tombstone"),
         Setting(name="add.fields", doc="Members of the envelope to add to the row, with commas", default=""),
