@@ -20,5 +20,4 @@ CANNOT_START = (BadSetting, RegistryError, CannotListen, OSError)
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine to its end."""
     asyncio.run(main)

@@ -1,6 +1,6 @@
 """Imports of the `busway` command.
 
-Here: names. Only commands that start a worker import this module.
+Here: names; only commands that start a worker import this module.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from busway_connect.server import ConnectServer
 __all__ = ["CANNOT_START", "ConnectServer", "WorkerConfig", "read_properties", "run"]
 
 CANNOT_START = (BadSetting, StorageUnfit, BuswayError, OSError)
-"""Errors that prevent a start. Each text has the cause and a remedy."""
+"""Errors that prevent a start; each text has cause and remedy."""
 
 
 def read_properties(path: Path) -> dict[str, str]:

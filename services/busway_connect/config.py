@@ -1,7 +1,7 @@
 """The worker's settings, by Kafka Connect's names.
 
 Here: names, defaults, checks.
-Not here: connectors' settings (`validation`), sources of settings (`busway.cli`).
+Not here: connectors' settings (`validation`), the command line (`busway.cli`).
 """
 
 import logging

@@ -52,8 +52,6 @@ class SourceRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkRecord:
-    """A converted record of a topic."""
-
     topic: str
     partition: int
     offset: int
@@ -101,7 +99,7 @@ class Configurable:
 
     @classmethod
     def serves(cls, name: str) -> bool:
-        """Return whether a setting is supported, also if `settings` cannot list its name."""
+        """Return whether a setting is supported, also if not listed in `settings`."""
         return any(setting.name == name for setting in cls.settings)
 
     @classmethod
@@ -153,8 +151,7 @@ class Boundaries:
     """A source's transaction boundaries, with `transaction.boundary=connector` (KIP-618).
 
     A request takes effect after a given record, or after all of the current `read`. After an abort the source is not
-    read
-    again: its offsets are stored all the same.
+    read again: its offsets are stored all the same.
     """
 
     def __init__(self) -> None:
@@ -174,11 +171,7 @@ class Boundaries:
         asked.add(what)
 
     def due(self, record: SourceRecord | None = None) -> str | None:
-        """Take the request here: commit, abort, or None.
-
-        Raises:
-            ValueError: both were requested.
-        """
+        """Take the request here: commit, abort, or None. Raises ValueError if both were requested."""
         if record is None:
             asked, self._of_batch = self._of_batch, set()
             self._of_records.clear()
@@ -209,7 +202,7 @@ class Source(Connector):
 
     @classmethod
     def defines_boundaries(cls, config: Config) -> bool:
-        """Return whether it can set transaction boundaries (`boundaries`)."""
+        """Return whether it can set `boundaries`."""
         return False
 
     async def start(self, offsets: Sequence[tuple[Mapping[str, Any], Offset]]) -> None:
@@ -222,21 +215,15 @@ class Source(Connector):
         raise NotImplementedError
 
     async def read(self) -> Sequence[SourceRecord]:
-        """Return the next records in order; empty after about half a second.
-
-        Raises:
-            Retriable: the external system became unreachable.
-        """
+        """Return the next records in order; empty after about half a second. Raises `Retriable`."""
         raise NotImplementedError
 
     def position(self, offset: Offset) -> Sequence[int | str] | None:
         """Return an offset's position in the source's order. It never decreases within a source partition.
 
         It prevents duplicates after a crash (see `runtime.exactly_once`). The source then guarantees the same records
-        in the
-        same order after the same offsets, and records of one position in one `read`. None: no guarantee, and records
-        since the
-        stored offset are repeated.
+        in the same order after the same offsets, and records of one position in one `read`. None: no guarantee, and
+        records since the stored offset are repeated.
         """
         return None
 
@@ -256,11 +243,7 @@ class Sink(Connector):
     """
 
     async def start(self) -> None:
-        """Connect.
-
-        Raises:
-            ConfigInvalid, Retriable: as `Source.start`.
-        """
+        """Connect. Errors as in `Source.start`."""
         raise NotImplementedError
 
     async def write(self, batch: Sequence[SinkRecord]) -> None:

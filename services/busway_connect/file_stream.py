@@ -1,8 +1,7 @@
 """Lines of a file ↔ a topic: Kafka's example connectors, with their names and settings.
 
 Here: `FileStreamSource` and `FileStreamSink`, for trials and tests. A truncated file is read from its start. Workers
-need `plugin.modules=busway_connect.file_stream`, as with these any client of the REST API can read and write the
-worker's files.
+need `plugin.modules=busway_connect.file_stream`, as with these REST clients can read and write the worker's files.
 """
 
 import asyncio

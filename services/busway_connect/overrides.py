@@ -118,7 +118,7 @@ def _session(config: Config) -> dict[str, str]:
 
 
 def inherited(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the worker's `producer.*`, `consumer.*` and `admin.*` as connectors' overrides."""
+    """Return the worker's `producer.*`, `consumer.*` and `admin.*` as overrides."""
     prefixes = {prefix.removesuffix("override."): prefix for prefix in PREFIXES}
     return {
         prefix + name.removeprefix(short): text

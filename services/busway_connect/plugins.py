@@ -1,7 +1,6 @@
 """Classes of connectors, converters, transforms and predicates by name.
 
-Here: Kafka's class names, full or short, and loading users' modules.
-Not here: the classes.
+Here: Kafka's class names, full or short, and users' modules.
 
 A name in a request never imports anything: classes are built in or in modules of the worker's settings. All are loaded
 at start, as imports block the event loop.
@@ -24,7 +23,7 @@ _BUILT_IN: Final = (
     "busway_connect.sql_sink",
     "busway_connect.postgres",
 )
-"""Modules with connectors. One with missing dependencies is left out, and reported when requested."""
+"""Modules with connectors. One with missing dependencies is reported when requested."""
 _ON_REQUEST: Final = {"FileStreamSource": "busway_connect.file_stream", "FileStreamSink": "busway_connect.file_stream"}
 """Connectors that only a worker's settings can enable, as they give REST clients access to the worker's files. Kafka
 removed them from its class path, too (3.1.1).

@@ -1,7 +1,6 @@
 """Hiding passwords in messages on settings.
 
 Here: hiding them, and the values behind providers' references.
-Not here: making messages.
 """
 
 import re
@@ -9,7 +8,6 @@ from collections.abc import Mapping
 from typing import Final
 
 HIDDEN: Final = "[hidden]"
-"""Kafka's replacement of a password."""
 _SECRET: Final = re.compile(r"password|secret|jaas|token|user\.info|salt", re.IGNORECASE)
 _PASSWORD_BEGINS: Final = re.compile(r"://[^/:@]*:")
 _PASSWORD_PARAMETER: Final = re.compile(r"([?&;](?:ssl)?password=)[^&;]*", re.IGNORECASE)
@@ -52,8 +50,8 @@ class References:
             }
 
     def redacted(self, name: str, text: str) -> str:
-        """Return a message with references instead of values. If part of a value would remain, only that the setting
-        is invalid.
+        """Return a message with references instead of values; only that the setting is invalid, if part of a value
+        would remain.
         """
         text = self.hidden(text)
         if not self._shows(text):

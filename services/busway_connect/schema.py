@@ -3,8 +3,7 @@
 Here: `Schema` and its fields, as plain values.
 Not here: bytes (`converters`).
 
-Values are Python's int, float, str, bytes, bool, None, dict for structs and maps, list for arrays, in the form that
-the
+Values are Python's int, float, str, bytes, bool, None, dict for structs and maps, list for arrays, in the form that the
 schema's `name` prescribes (Debezium's `io.debezium.time.MicroTimestamp` is an int64 of microseconds). Source: Apache
 Kafka's `org.apache.kafka.connect.data` and its `JsonConverter`.
 """

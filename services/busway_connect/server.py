@@ -1,7 +1,6 @@
 """A worker as a server: the composition root.
 
 Here: joining worker and REST API; start and stop.
-Not here: sockets (`busway.net`).
 """
 
 import asyncio

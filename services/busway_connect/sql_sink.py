@@ -43,7 +43,7 @@ _OTHER_NAMES: Final = {
 _KAFKA: Final = ("__connect_topic", "__connect_partition", "__connect_offset")
 _BATCH: Final = 500
 _PASSING: Final = frozenset({"08", "25", "40", "53", "55", "57", "58"})
-"""Temporary SQLSTATE classes. Connection, read-only server, serialization, resources, lock unavailable, operator
+"""Temporary SQLSTATE classes: connection, read-only server, serialization, resources, lock unavailable, operator
 intervention, system error.
 """
 _INTERRUPT_EVERY_S: Final = 0.5
@@ -58,12 +58,9 @@ _REFUSED_WORDS: Final = (
 )  # fmt: skip
 """Texts of refused logins without a SQLSTATE, as from libpq while connecting."""
 _BAD_VALUE: Final = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
-"""Exceptions of Python or the driver for an impossible value."""
 
 
 class JdbcSink(Sink):
-    """See the module."""
-
     class_names: ClassVar[tuple[str, ...]] = (
         "io.debezium.connector.jdbc.JdbcSinkConnector",
         "io.confluent.connect.jdbc.JdbcSinkConnector",

@@ -72,7 +72,6 @@ class Tables:
     """Writes rows.
 
     Args:
-        mode: insert, upsert or update.
         evolve: create missing tables and columns.
     """
 

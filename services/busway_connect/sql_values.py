@@ -1,7 +1,7 @@
 """Fields of Connect's data model as columns: type and value.
 
 Here: schemas → SQLAlchemy types, wire forms (days, microseconds, unscaled bytes) → Python's dates and decimals.
-Not here: tables and statements (`sql_tables`).
+Not here: tables (`sql_tables`).
 """
 
 import datetime as dt

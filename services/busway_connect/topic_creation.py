@@ -1,7 +1,7 @@
 """Topics created for connectors: `topic.creation.*` (KIP-158).
 
 Here: reading and checking those settings.
-Not here: creating a topic (`runtime.topics`).
+Not here: creating (`runtime.topics`).
 
 The first of `topic.creation.groups` counts whose `include` matches the whole name and whose `exclude` does not,
 otherwise `default`. Missing partitions and replication factor come from `default`, then from the broker.
@@ -44,12 +44,6 @@ class Group:
 
 
 class Creation:
-    """Creation of a connector's topics.
-
-    Args:
-        config: checked by `creation_problems`.
-    """
-
     def __init__(self, config: Config) -> None:
         self._groups: list[Group] = []
         if any(name.startswith(_PREFIX) for name in config):

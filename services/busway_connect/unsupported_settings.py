@@ -1,11 +1,10 @@
 """Refusing unsupported settings by name.
 
-Here: checking all names of a connector's settings.
+Here: all names of a connector's settings.
 Not here: supported names (`connector.Configurable`), transforms and predicates (`transforms.chain`), clients
 (`overrides`).
 
-Kafka Connect ignores unknown settings. Here an unsupported setting of Kafka's class may be the one that masks a
-column,
+Kafka Connect ignores unknown settings. Here an unsupported setting of Kafka's class may be the one that masks a column,
 so the connector must not run; settings without effect are in `Configurable.inert`.
 """
 
@@ -22,11 +21,7 @@ _CREATION: Final = "topic.creation."
 
 
 def unserved(plugins: Plugins, connector: type[Connector], config: Config, common: Collection[str]) -> dict[str, str]:
-    """Return the reasons of refused settings by name.
-
-    Args:
-        common: settings of every connector of this kind.
-    """
+    """Return the reasons of refused settings by name."""
     wrong = {}
     for name, text in config.items():
         if name in common or name.startswith(_ELSEWHERE):

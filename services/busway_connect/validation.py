@@ -1,7 +1,7 @@
 """Checking a connector's settings, as in `PUT /connector-plugins/{class}/config/validate`.
 
 Here: common settings, types, Kafka Connect's error texts.
-Not here: a connector's own settings (`Connector.settings`, `Connector.validate`).
+Not here: a connector's own settings (`Connector`).
 """
 
 import re
@@ -237,11 +237,7 @@ def converter_problems(plugins: Plugins, config: Config) -> dict[str, list[str]]
 
 
 def check_worker(plugins: Plugins, converters: Config) -> None:
-    """Check the worker's converters at start.
-
-    Raises:
-        BadSetting: an invalid converter, or an unsupported setting.
-    """
+    """Check the worker's converters at start; raises `BadSetting` if invalid or unsupported."""
     texts = {name: wrong[0] for name, wrong in converter_problems(plugins, converters).items()}
     for name, text in converters.items():
         why = unserved_of_converter(plugins, converters, name, text)

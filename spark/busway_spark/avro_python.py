@@ -1,9 +1,10 @@
 """Decoding framed Avro with fastavro in Spark's Python workers, for sessions without Spark's Avro module.
 
 Here: Spark types of an Avro schema, and a function for `mapInArrow`.
-Not here: frame (`framing`), reasons (`avro`). Types are those of `from_avro`. A row costs a Python object for each
-field, about four times the CPU of the JVM's decoder. Unions of several types are refused, as fastavro does not say
-which was written.
+Not here: frame (`framing`), reasons (`avro`).
+
+Types are those of `from_avro`. A row costs a Python object for each field, about four times the CPU of the JVM's
+decoder. Unions of several types are refused, as fastavro does not say which was written.
 """
 
 import io
@@ -102,7 +103,6 @@ def _union(members: list[Any], namespace: str, named: dict[str, T.DataType]) -> 
 
 
 def _plain(schema: Any) -> Any:
-    """Remove logical types that Spark leaves in their written form."""
     if isinstance(schema, list):
         return [_plain(item) for item in schema]
     if not isinstance(schema, dict):

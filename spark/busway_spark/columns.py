@@ -3,8 +3,8 @@
 Here: finding the records of many batches at once, and extracting fields with NumPy and Arrow.
 Not here: fetching batches (`busway.read_batches`), Spark's interface (`source`).
 
-Only the lengths that chain the records are read one by one; other varints are decoded together. Arrow extracts keys and
-values from the fetched bytes: an array with offsets alternating between field and gap, of which the fields are taken.
+Only the lengths that chain the records are read one by one; other varints are decoded together. Keys and values are
+taken from the fetched bytes: an Arrow array with offsets alternating between field and gap, of which the fields stay.
 """
 
 from collections.abc import Iterator, Sequence

@@ -41,7 +41,7 @@ _LOG_LEVELS: Final = ("debug", "info", "warn", "error", "fatal")
 
 
 class TooFewSlots(BuswayError):
-    """Real-Time Mode holds a task slot for each partition. The text has the number of slots."""
+    """Real-Time Mode holds a task slot for each partition; the text has the number of slots."""
 
 
 class Job:
@@ -66,7 +66,6 @@ class Job:
         return f"{self._out}/{name}"
 
     def checkpoint(self, name: str) -> str:
-        """Return folder or URL of a query's checkpoint."""
         return f"{self._checkpoints}/{name}"
 
     @property
@@ -79,13 +78,11 @@ class Job:
         return read_topic(self.spark, topic, **(self._servers() | options))
 
     def stream(self, topic: str, **options: Any) -> DataFrame:
-        """Call `stream_topic` on the given servers. Use it inside the function passed to `run`."""
+        """Call `stream_topic` on the given servers, inside the function passed to `run`."""
         return stream_topic(self.spark, topic, **({"missing_ids": self._missing} | self._servers() | options))
 
     def key_text(self, topic: str) -> Column:
-        """Return a topic's keys as text, Avro keys decoded; see `keys.key_text`. Use it inside the function passed to
-        `run`.
-        """
+        """Return a topic's keys as text, see `keys.key_text`; for the function passed to `run`."""
         return key_text(key_schemas(self.given.registry, topic), missing_ids=self._missing)
 
     def store(self, frame: DataFrame, name: str, **options: Any) -> StreamingQuery | None:
@@ -125,7 +122,7 @@ class Job:
     def run(
         self, start: Callable[[], Iterable[StreamingQuery | None]], *, topics: Sequence[str], subject: str | None = None
     ) -> list[StreamingQuery]:
-        """Run streams until they end. Rebuild them when a topic gets an event with a new schema.
+        """Run streams until they end; rebuild them when a topic gets an event with a new schema.
 
         Args:
             subject: of their values' schemas; by default each topic's.
@@ -234,7 +231,7 @@ def run_job(
         subject: of the values' schemas, if not `<topic>-value`.
 
     Returns:
-        0, or 1 with one line on stderr with the reason.
+        0, or 1 with the reason in one line on stderr.
     """
     parser = arguments(name, description)
     if add_arguments is not None:

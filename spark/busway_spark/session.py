@@ -1,7 +1,7 @@
 """A Spark session that can read Busway's topics.
 
 Here: settings that every job needs.
-Not here: reading and decoding (`topics`, `avro`).
+Not here: reading (`topics`), decoding (`avro`).
 """
 
 import os

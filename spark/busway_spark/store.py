@@ -3,9 +3,9 @@
 Here: streams and batches into Parquet and Delta, and the trigger of Real-Time Mode.
 Not here: rows.
 
-Parquet: Spark's file sink logs each micro-batch's files in `_spark_metadata`. Read the folder as a whole, and files
-left by killed tasks are ignored. Delta: each micro-batch is a transaction with the query's id and the batch's number,
-so a repeated batch is skipped (`txnAppId`, `txnVersion`).
+Parquet: Spark's file sink logs each micro-batch's files in `_spark_metadata`; reading the folder as a whole ignores
+files left by killed tasks. Delta: each micro-batch is a transaction with the query's id and the batch's number, so a
+repeated batch is skipped (`txnAppId`, `txnVersion`).
 """
 
 from collections.abc import Sequence
@@ -68,8 +68,9 @@ def delta_writer(path: str, partition_by: Sequence[str] = (), *, application: st
 
     Args:
         partition_by: columns whose values name sub-folders.
-        application: permanent id of the query; by default the id in Spark's checkpoint, so that a query with a new
-            checkpoint is a different one.
+        application: permanent id of the query; by default the id in Spark's checkpoint, so that a new checkpoint means
+            a
+            different query.
     """
 
     def write(batch: DataFrame, number: int) -> None:

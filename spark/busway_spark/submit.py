@@ -84,9 +84,7 @@ def submit_command(module: str, master: str, arguments: Sequence[str], folder: P
 
 
 def _driver() -> list[str]:
-    """Return the environment: the driver uses this interpreter unless one is named, instead of any `python3` on the
-    PATH.
-    """
+    """Return the environment: the driver uses this interpreter, unless one is named, instead of the PATH's `python3`."""
     named = os.environ.keys() & {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}
     return [] if named else ["--conf", f"spark.pyspark.driver.python={sys.executable}"]
 

@@ -1,8 +1,9 @@
 """DataFrames into a topic, as registry-framed Avro.
 
 Here: the rows' schema, the frame, Spark's Kafka sink.
-Not here: reading (`topics`). The sink is at-least-once: a retried task writes its rows again, so give events an id
-where that matters.
+Not here: reading (`topics`).
+
+The sink is at-least-once: a retried task writes its rows again, so give events an id where that matters.
 """
 
 import asyncio
@@ -59,7 +60,7 @@ def write_topic(
     """Write each row as an event, with its columns as fields.
 
     Args:
-        topic: name; it must exist.
+        topic: must exist.
         bootstrap_servers: `host:port`, several with commas.
         key: column with the record's key, as text unless binary; it stays a field.
         deleted: a boolean column, not a field; true writes a tombstone, with key and without value.

@@ -15,7 +15,7 @@ _KINDS: Final = ("TRANSFORM", "CONDITION")
 _MIGRATION_MODES: Final = ("UPGRADE", "DOWNGRADE", "UPDOWN")
 _DOMAIN_MODES: Final = ("WRITE", "READ", "WRITEREAD")
 RULES_MAX: Final = 1_000
-"""Limit of each list. Rules are processed on the event loop without a pause."""
+"""Limit of each list, as rules are processed on the event loop without a pause."""
 _LISTS: Final = {
     "migrationRules": _MIGRATION_MODES,
     "domainRules": _DOMAIN_MODES,

@@ -20,7 +20,6 @@ class RegistryError(Exception):
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
         return self.code if self.code < 1000 else self.code // 100
 
 

@@ -46,7 +46,6 @@ async def cluster_id(request: Request) -> Response:
 
 
 def create_app(registry: Registry) -> ASGIApp:
-    """Make the ASGI application."""
     handlers: dict[Any, Any] = dict(HANDLERS)
     app = Starlette(
         routes=[

@@ -27,8 +27,6 @@ _CACHED_CHARS: Final = 500_000
 
 
 class SchemaValidator:
-    """Validates schemas for a registry."""
-
     def __init__(self, pool: Pool, deadline_s: float = DEADLINE_S) -> None:
         self._pool = pool
         self._deadline_s = deadline_s

@@ -3,8 +3,7 @@
 Here: values ↔ bytes, and requests to the registry.
 Not here: schemas ↔ Avro (`avro_schema`).
 
-Settings: `schema.registry.url`; `auto.register.schemas` (true); `scrub.invalid.names` (false). Subjects are
-`TOPIC-key`
+Settings: `schema.registry.url`; `auto.register.schemas` (true); `scrub.invalid.names` (false). Subjects are `TOPIC-key`
 and `TOPIC-value`.
 """
 
@@ -172,7 +171,7 @@ def _default_out(schema: Schema, value: Any) -> Any:
 
 
 def _change(schema: Schema, *, scrub: bool) -> Change | None:
-    """Return the conversion of a value for fastavro; None for none needed, the usual case."""
+    """Return the conversion for fastavro; None for none needed, the usual case."""
     inner = _change_inner(schema, scrub=scrub)
     default = schema.default if schema.has_default else None
     if default is None and inner is None:

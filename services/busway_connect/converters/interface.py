@@ -46,12 +46,7 @@ class Converter(Configurable):
         raise NotImplementedError
 
     async def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
-        """Return a record's value, with its schema if any.
-
-        Raises:
-            ConversionFailed: another format.
-            Retriable: a required service is unreachable.
-        """
+        """Return a record's value, with its schema if any. Errors as in `from_connect`."""
         raise NotImplementedError
 
     async def close(self) -> None:

@@ -49,8 +49,6 @@ def _java_text(value: Any) -> str:
 
 
 class ByteArrayConverter(Converter):
-    """Bytes, unchanged."""
-
     async def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
         if schema is not None and schema.type != "bytes":
             raise ConversionFailed(f"the ByteArrayConverter writes bytes only, and the schema says {schema.type}")

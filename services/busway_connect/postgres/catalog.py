@@ -1,9 +1,7 @@
 """The database's tables and types.
 
-Here: values, and the queries for them.
+Here: values, and their queries, on psycopg 3's blocking connection in the connector's thread.
 Not here: Connect schemas (`columns`), the log's view (`pgoutput`).
-
-The connection is psycopg 3's blocking one, as this runs in the connector's thread.
 """
 
 from collections.abc import Collection, Iterable

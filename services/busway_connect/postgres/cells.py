@@ -33,11 +33,7 @@ def column_schema(column: Column, codec: Codec) -> Schema:
 
 
 def require_own_names(table: TableId, fields: Mapping[str, Field]) -> None:
-    """Check that adjusted column names are unique.
-
-    Raises:
-        ConfigInvalid: two are equal.
-    """
+    """Check that adjusted column names are unique; raises `ConfigInvalid`."""
     columns: dict[str, str] = {}
     for column, field in fields.items():
         other = columns.setdefault(field.name, column)
@@ -51,11 +47,7 @@ def require_own_names(table: TableId, fields: Mapping[str, Field]) -> None:
 
 
 def require_no_key(table: TableId, column: str, key: Collection[str], mask: Mask) -> None:
-    """Refuse a masked column in the key.
-
-    Raises:
-        ConfigInvalid: the column is in the key.
-    """
+    """Refuse a masked column in the key; raises `ConfigInvalid`."""
     if column in key:
         raise ConfigInvalid(
             {
@@ -74,7 +66,6 @@ def masked_length(types: Types, column: Column, codec: Codec, mask: Mask) -> int
 
 
 def masked(cell: Cell, mask: Mask, length: int) -> Cell:
-    """Return the cell with all its values masked."""
     unchanged = cell.unchanged
     return replace(
         cell,

@@ -1,9 +1,7 @@
 """Column types → Connect schemas and values, like Debezium.
 
-Here: `Codec`, and `codec_for`, which finds a column's.
+Here: `Codec`, and finding a column's. Built-in types are found by their fixed oid, extensions' types by name.
 Not here: parsing text (`values`, `geometry`), defaults (`defaults`).
-
-Built-in types are found by their fixed oid, extensions' types by name.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """A bounded queue from the connector's blocking thread to the event loop.
 
-Here: the queue, with limits in records and bytes.
+Here: limits in records and bytes.
 Not here: its contents.
 """
 
@@ -98,7 +98,7 @@ class Handover:
                 raise Stopped
 
     def fail(self, problem: BaseException) -> None:
-        """End the thread with this error. The reader gets it after the records."""
+        """End the thread with this error, which the reader gets after the records."""
         self._problem = problem
         self._tell()
 

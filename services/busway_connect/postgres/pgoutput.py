@@ -70,7 +70,7 @@ class RelationColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """A table's form from here on. Sent before its first change and after each change of its definition."""
+    """A table's form from here on, sent before its first change and after each change of its definition."""
 
     oid: int
     schema: str
@@ -81,8 +81,6 @@ class Relation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Type:
-    """A type that is not built in."""
-
     oid: int
     schema: str
     name: str
@@ -286,11 +284,7 @@ _DECODERS: Final[dict[int, Callable[[_Reader], Any]]] = {
 
 
 def decode(data: bytes) -> Any:
-    """Decode a message.
-
-    Raises:
-        Malformed: invalid, or with bytes left over.
-    """
+    """Decode a message; raises `Malformed`, also for bytes left over."""
     if not data:
         raise Malformed("an empty message")
     decoder = _DECODERS.get(data[0])

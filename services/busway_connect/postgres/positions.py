@@ -117,11 +117,7 @@ class InStream:
 
 
 def read_offset(offset: Mapping[str, Any]) -> InSnapshot | InStream:
-    """Parse a stored offset. Debezium's own, too, which repeats the current transaction from its beginning.
-
-    Raises:
-        ValueError: invalid.
-    """
+    """Parse a stored offset; raises ValueError. Debezium's own repeats the current transaction from its beginning."""
     try:
         generation = int(offset.get("generation", 0))
         if offset.get("snapshot"):

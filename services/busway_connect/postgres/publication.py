@@ -1,8 +1,6 @@
 """A connector's publication: the part of the captured tables in the server's log.
 
-Here: creating it, checking that it has all captured changes under their own names, its row filters and column lists
-for
-the snapshot.
+Here: creating it, checking that it has all captured changes under their own names, its row filters and column lists.
 Not here: the slot (`slots`).
 """
 
@@ -133,7 +131,7 @@ def _require_tables(connection: Connection, settings: Settings, tables: list[Tab
 
 
 def once_each(connection: Connection, tables: list[TableId]) -> dict[TableId, Published]:
-    """Return the tables to read, without partitions of tables read, too."""
+    """Return the tables to read, without partitions of others."""
     chosen = set(tables)
     doubled = {
         TableId(schema=schema, name=name)

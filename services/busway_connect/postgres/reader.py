@@ -1,8 +1,7 @@
 """The connector's thread: all connections to PostgreSQL, the snapshot, the log.
 
 Here: connections, which block, hence a thread; the loop over the log; standby status updates.
-Not here: meaning of messages (`stream`), rows (`snapshot`), slot and publication (`slots`), the protocol
-(`replication`).
+Not here: messages (`stream`), rows (`snapshot`), slot and publication (`slots`), the protocol (`replication`).
 """
 
 import logging
@@ -86,7 +85,7 @@ class Reader:
         self._confirmed_lsn_sent = 0
         self._beat_at = time.monotonic()
         self.confirmed_lsn = 0
-        """Stored position. Written by the event loop, sent to the server by the thread."""
+        """Stored position, written by the event loop, sent to the server by the thread."""
 
     def run(self) -> None:
         """Run until the handover stops, or to the end of `initial_only`. Errors go to the reader."""
@@ -299,7 +298,7 @@ class Reader:
         self._warn_of_keys(layout, {column.name for column in relation.columns if column.key})
 
     def _warn_of_keys(self, layout: Layout, identity: Collection[str]) -> None:
-        """Warn once if deletes lack the key. The log's old row has only the replica identity."""
+        """Warn once if deletes lack the key, as the log's old row has only the replica identity."""
         missing = [column for column in layout.key if column not in identity]
         if missing and identity and layout.id not in self._warned:
             self._warned.add(layout.id)

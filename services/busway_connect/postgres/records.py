@@ -1,7 +1,7 @@
 """Table changes as records: Debezium's keys, envelopes, schemas and headers.
 
-Here: `Layout`, made for each version of a table, and records of changes.
-Not here: a change's place in the log (`stream`), IO. Times are passed in as nanoseconds.
+Here: `Layout`, made for each version of a table. Times are passed in as nanoseconds.
+Not here: a change's place in the log (`stream`), IO.
 """
 
 import base64
@@ -89,7 +89,7 @@ HEARTBEAT: Final = Schema(
 
 
 class Unreadable(Exception):
-    """A value has no form in a record. The text has the column and a remedy."""
+    """A value has no form in a record; the text has the column and a remedy."""
 
 
 class StaleType(Exception):
@@ -340,7 +340,7 @@ def _base64(data: bytes) -> str:
 
 
 def context_headers(settings: Settings, run_id: str) -> tuple[tuple[str, bytes | None], ...]:
-    """Return the connector's headers: Debezium's `__debezium.context.*`."""
+    """Return Debezium's headers `__debezium.context.*`."""
     if not settings.extended_headers:
         return ()
     values = {

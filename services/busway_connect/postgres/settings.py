@@ -1,6 +1,6 @@
 """The connector's settings, by Debezium's names.
 
-Here: the list with defaults, parsing, checks, selection of tables and columns.
+Here: defaults, parsing, checks, selection of tables and columns.
 Not here: use.
 """
 
@@ -278,11 +278,7 @@ def _bad_patterns(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse(config: Mapping[str, str]) -> Settings:
-    """Parse a config.
-
-    Raises:
-        ConfigInvalid: names each invalid setting.
-    """
+    """Parse a config; raises `ConfigInvalid` with each invalid setting."""
     wrong = problems(config)
     if wrong:
         raise ConfigInvalid(wrong)

@@ -132,8 +132,7 @@ def wait_until_free(
     """Wait until nothing reads the slot.
 
     The WAL sender of a killed connector or vanished host remains for at most `wal_sender_timeout`. The wait is as long
-    as
-    Debezium's retries: `slot.max.retries` times `slot.retry.delay.ms`.
+    as Debezium's retries: `slot.max.retries` times `slot.retry.delay.ms`.
 
     Args:
         waiting: called once before the first pause.
@@ -190,11 +189,7 @@ def _in_use(connection: Connection, pid: int, settings: Settings) -> str:
 
 
 def check_slot(slot: Slot, settings: Settings) -> None:
-    """Check that the slot fits this connector.
-
-    Raises:
-        ConfigInvalid: another plugin or database.
-    """
+    """Check that the slot fits this connector; raises `ConfigInvalid` for another plugin or database."""
     if slot.plugin != PLUGIN:
         raise ConfigInvalid(
             {"slot.name": f"{settings.slot} is a slot of {slot.plugin or 'physical replication'}, not of {PLUGIN}"}

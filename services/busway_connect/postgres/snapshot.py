@@ -3,10 +3,9 @@
 Here: reading tables under one snapshot, in key order, from any row on; the marks `first`, `last`, …
 Not here: the snapshot's origin (`reader`), records (`records`).
 
-Tables are read in the order of `schema.table`, rows by key, so that a position identifies the rows before it. Other
-tables are read again from the beginning, or from the stored key: those whose key Python cannot order like the server
-or
-has a masked or omitted column, and those without a key.
+Tables are read in the order of `schema.table`, rows by key, so that a position identifies the rows before it. Tables
+without a key, or whose key Python cannot order like the server or has a masked or omitted column, are read again from
+the beginning, or from the stored key.
 """
 
 import time

@@ -1,7 +1,7 @@
 """Messages of the log → records.
 
-Here: `Stream`, which follows transactions, gives records their offsets, and skips those before the stored offset.
-Not here: decoding (`pgoutput`), forms of records (`records`), IO. Pure: times are passed in.
+Here: transactions, records' offsets, skipping those before the stored offset. Pure: times are passed in.
+Not here: decoding (`pgoutput`), forms of records (`records`), IO.
 """
 
 from collections.abc import Mapping
@@ -180,7 +180,7 @@ class Stream:
         )
 
     def heartbeat(self, lsn: int, now_ns: int) -> SourceRecord:
-        """Return a record with only an offset. Everything before `lsn` was read, without captured changes."""
+        """Return a record with only an offset; everything before `lsn` was read, without captured changes."""
         self._commit_lsn = self.offered_lsn = max(self._commit_lsn, lsn)
         return SourceRecord(
             topic=f"{self._settings.heartbeat_topics_prefix}.{self._settings.prefix}",

@@ -1,7 +1,7 @@
 """Text of PostgreSQL's output functions → Debezium's values.
 
 Here: pure functions for text under the settings of `catalog.SESSION`.
-Not here: choosing a function for a column (`columns`), geometry (`geometry`).
+Not here: choosing one for a column (`columns`), geometry (`geometry`).
 """
 
 import datetime as dt
@@ -23,7 +23,7 @@ _MONTH_US: Final = 2_629_800_000_000
 _DAY_US: Final = 86_400_000_000
 _NOT_FINITE: Final = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
 _LONG_NUMBER: Final = 4_000
-"""Python parses at most 4,300 digits as an int. Longer ones go through Decimal."""
+"""Python parses at most 4,300 digits as an int; longer ones go through Decimal."""
 _TIMESTAMP: Final = re.compile(r"(\d+)-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d+))?)?(?:\+00)?( BC)?")
 _TIME: Final = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:([+-])(\d\d)(?::(\d\d))?(?::(\d\d))?)?")
 _INTERVAL_PART: Final = re.compile(r"([+-]?\d+) (year|mon|day)s?")
@@ -232,11 +232,7 @@ def interval_us(text: str) -> int:
 
 
 def interval_iso(text: str) -> str:
-    """Return `P1Y2M3DT4H5M6.789S`.
-
-    Raises:
-        ValueError: infinite.
-    """
+    """Return `P1Y2M3DT4H5M6.789S`; raises ValueError if infinite."""
     if text.endswith("infinity"):
         raise ValueError(f"{text} is no interval in ISO form; interval.handling.mode=numeric has a number for it")
     parts, hours, minutes, seconds, micros = _interval(text)
@@ -259,11 +255,7 @@ def hstore_json(text: str) -> str:
 
 
 def array(text: str) -> list[str | None]:
-    """Return an array's elements, None for NULL; dimensions are flattened.
-
-    Raises:
-        ValueError: not an array.
-    """
+    """Return an array's elements, None for NULL, dimensions flattened; raises ValueError."""
     start = text.index("{")  # unusual bounds precede it: [0:1]={a,b}
     body = text[start + 1 : -1]
     if not body:

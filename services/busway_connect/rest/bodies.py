@@ -107,7 +107,7 @@ async def bus_failed(request: Request, problem: Exception) -> Response:
 
 
 async def not_now(request: Request, problem: Exception) -> Response:
-    """Handle the takeover by another worker during the request."""
+    """Handle the takeover by another worker."""
     return answer({"error_code": 409, "message": str(problem)}, 409)
 
 
@@ -116,7 +116,7 @@ async def too_large(request: Request, problem: Exception) -> Response:
 
 
 async def gone(request: Request, problem: Exception) -> Response:
-    """Log a client that disconnected during its request. The response is not read."""
+    """Log a client that disconnected during its request; the response is not read."""
     return answer({"error_code": 400, "message": "the client hung up"}, 400)
 
 

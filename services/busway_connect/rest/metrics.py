@@ -97,6 +97,5 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[Runner], float]], ...]] = (
 
 
 async def metrics(request: Request) -> Response:
-    """Return Prometheus' text format."""
     registry: CollectorRegistry = request.app.state.metrics
     return Response(generate_latest(registry), 200, None, CONTENT_TYPE)

@@ -147,7 +147,6 @@ async def _put(
 
 
 async def get_connector(request: Request) -> Response:
-    """Return settings, tasks and type."""
     worker = _worker(request)
     return answer(_info(worker, worker.find(_name(request))))
 
@@ -177,7 +176,6 @@ async def patch_config(request: Request) -> Response:
 
 
 async def get_status(request: Request) -> Response:
-    """Return states and traces."""
     worker = _worker(request)
     return answer(_status(worker, worker.find(_name(request), "No status found for connector {}")))
 

@@ -2,7 +2,7 @@
 
 Here: records in flight, and storing an offset once all records before it are acknowledged; only then is the source's
 `committed` called, so nothing is lost.
-Not here: records that a topic has already (`exactly_once`), the loop (`source_task`).
+Not here: records in a topic already (`exactly_once`), the loop (`source_task`).
 """
 
 import asyncio

@@ -30,7 +30,7 @@ async def store_offsets(offsets: OffsetStore, name: str, changes: Changes | None
 async def store_in_transaction(
     offsets: OffsetStore, bootstrap: str, transactional_id: str, name: str, changes: Changes | None
 ) -> None:
-    """Store offsets atomically, fencing the source task's producer. None removes all."""
+    """Store offsets atomically, fencing the source task's producer; None removes all."""
     async with Producer(bootstrap, transactional_id=transactional_id) as producer:
         await offsets.catch_up(bootstrap)
         async with producer.transaction():

@@ -1,7 +1,7 @@
 """Limits of the REST API, each with its reason.
 
 Here: the numbers, and refusals above them.
-Not here: limits of bodies (`rest.bodies`), expressions (`patterns`), transforms (`transforms.chain`).
+Not here: bodies (`rest.bodies`), expressions (`patterns`), transforms (`transforms.chain`).
 """
 
 from collections.abc import Collection, Mapping
@@ -28,11 +28,7 @@ def size_of(config: Mapping[str, str]) -> int:
 
 
 def require_room(name: str, config: Mapping[str, str], others: Collection[int]) -> None:
-    """Check a connector's settings against the limits.
-
-    Raises:
-        Refused: 413 too many or too large settings; 409 the worker is full.
-    """
+    """Check a connector's settings against the limits; raises `Refused` 413 too large, 409 the worker is full."""
     if len(config) > SETTINGS_MAX:
         raise Refused(413, f"Connector {name} would have {len(config)} settings, {SETTINGS_MAX} are the most")
     size = size_of(config)

@@ -1,8 +1,7 @@
 """Delivery of a source's records to topics, with their offsets.
 
 Here: the interface for the source's loop (`source_task`).
-Not here: the implementations: `acknowledged`, where offsets follow acknowledgements; `transactional`, with both in one
-transaction.
+Not here: `acknowledged`, where offsets follow acknowledgements; `transactional`, with both in one transaction.
 """
 
 import asyncio

@@ -10,11 +10,9 @@ position. Before a run's first record to a topic, the worker reads its partition
 mark. The idempotent producer writes in order, so a record is dropped if its partition's last mark is at or after its
 own.
 
-Marks count only within one source partition and epoch. Altering or deleting offsets (KIP-875) raises the epoch, so
-that
+Marks count only within one source partition and epoch. Altering or deleting offsets (KIP-875) raises the epoch, so that
 a reset source writes again. Where no mark counts, the record is written: possibly twice, never lost. That happens when
-a topic gets more partitions, when records at its end are deleted, or when a dead worker's request arrives after the
-new
+a topic gets more partitions, when records at its end are deleted, or when a dead worker's request arrives after the new
 worker's check; only transactions prevent that (`transactional`).
 """
 
@@ -28,15 +26,13 @@ from busway_connect.connector import Offset, SourceRecord
 
 HEADER: Final = "__busway.source.position"
 _FIRST_STEP: Final = 64
-"""Records read first from a partition's end. Each further step is four times larger, up to the start."""
+"""Records read first from a partition's end; each further step is four times larger."""
 
 Position = list[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """The header's content."""
-
     epoch: int
     partition: Mapping[str, Any]
     place: Position

@@ -27,7 +27,7 @@ LEFT_OUT: Final = "__busway.errors.left.out"
 """Header of a dead letter whose record was too large."""
 _KEY_BYTES_MAX: Final = 256
 _HEADER_BYTES_MAX: Final = 300
-"""Limit of header texts in a too large dead letter. Longer ones are cut; keys above `_KEY_BYTES_MAX` are omitted."""
+"""Limit of header texts in a too large dead letter; longer ones are cut, keys above `_KEY_BYTES_MAX` omitted."""
 _TRACE_CHARS_MAX: Final = 16 * 1024
 """Limit of a trace: some hundred frames. A status of a thousand failed connectors can still be returned."""
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -93,12 +93,6 @@ class Tolerance:
 
 
 class Failures:
-    """Applies the settings to a task.
-
-    Args:
-        producer: started; writes dead letters.
-    """
-
     def __init__(self, connector: str, tolerance: Tolerance, producer: Producer) -> None:
         self._connector = connector
         self._tolerance = tolerance
@@ -108,11 +102,7 @@ class Failures:
         """Of these, records in the dead-letter topic."""
 
     async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Retry an unreachable call up to `errors.retry.timeout`.
-
-        Raises:
-            Retriable: still unreachable.
-        """
+        """Retry an unreachable call up to `errors.retry.timeout`; then raise `Retriable`."""
         loop = asyncio.get_running_loop()
         limit_ms = self._tolerance.retry_timeout_ms
         end = float("inf") if limit_ms < 0 else loop.time() + limit_ms / 1000
@@ -127,11 +117,7 @@ class Failures:
             delay = min(delay * 2, self._tolerance.retry_delay_max_ms / 1000)
 
     async def refused(self, bad: Callable[[], BadRecord], problem: Exception) -> None:
-        """Skip a record, after writing it to the dead-letter topic if configured.
-
-        Raises:
-            TaskFailed: errors are not tolerated.
-        """
+        """Skip a record, after writing it to any dead-letter topic; raises `TaskFailed` if errors are not tolerated."""
         if not self._tolerance.everything:
             raise TaskFailed(
                 f"Tolerance exceeded in error handler: {problem}; mend the record or its schema, or set errors.tolerance=all"
@@ -202,7 +188,7 @@ class Failures:
 
 
 def said(problem: BaseException) -> str:
-    """Return an exception's text in one line. A connector's exception may fail to format."""
+    """Return an exception's text in one line; a connector's may fail to format."""
     try:
         return _kept(str(problem))
     except Exception:  # noqa: BLE001 - a foreign __str__
@@ -214,7 +200,7 @@ def trace_of(problem: BaseException) -> str:
 
 
 def _kept(text: str) -> str:
-    """Replace lone surrogates, which no topic can store. Keep a long text's beginning and end."""
+    """Replace lone surrogates, which no topic can store; keep a long text's beginning and end."""
     if len(text) > _TRACE_CHARS_MAX:
         half = _TRACE_CHARS_MAX // 2
         text = f"{text[:half]}\n… {len(text) - 2 * half} characters are left out …\n{text[-half:]}"

@@ -1,8 +1,7 @@
 """Leadership as enforced by the storage topics: one worker of a group writes, earlier ones are fenced.
 
 Here: transactional ids, and the producer that writes configs in its own transactions, like a Kafka Connect leader's
-with
-`exactly.once.source.support` preparing or enabled.
+with `exactly.once.source.support` preparing or enabled.
 Not here: electing the leader (`worker`).
 """
 
@@ -123,11 +122,7 @@ class Leader:
 
 
 async def fence(admin: Admin, transactional_ids: Sequence[str]) -> None:
-    """Fence producers by id and abort their transactions; unknown ids are ignored.
-
-    Raises:
-        BrokerError: one cannot be fenced.
-    """
+    """Fence producers by id and abort their transactions, ignoring unknown ids; raises `BrokerError`."""
     for first in range(0, len(transactional_ids), _AT_ONCE):
         await asyncio.gather(
             *(_fence(admin, transactional_id) for transactional_id in transactional_ids[first : first + _AT_ONCE])

@@ -81,12 +81,6 @@ class State:
 
 
 class Runner:
-    """Runs a connector.
-
-    Args:
-        name, config, target: as stored.
-    """
-
     def __init__(self, name: str, config: Config, target: str, around: Surroundings) -> None:
         self.name = name
         self.config = config
@@ -125,7 +119,6 @@ class Runner:
         self._again()
 
     def restart(self) -> None:
-        """Restart the task, also a failed one."""
         self._again()
 
     def end(self) -> None:

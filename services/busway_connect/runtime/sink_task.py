@@ -31,12 +31,6 @@ def group_of(connector: str) -> str:
 
 
 class SinkTask:
-    """Runs a sink until stopped.
-
-    Args:
-        sink: not started yet.
-    """
-
     def __init__(self, sink: Sink, parts: TaskContext) -> None:
         self._sink = sink
         self._parts = parts

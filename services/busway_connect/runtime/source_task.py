@@ -1,7 +1,7 @@
 """One run of a source: read, transform, convert, produce.
 
 Here: the loop.
-Not here: delivery and offsets (`acknowledged`, `transactional`), bad records (`failures`), restarts (`runner`).
+Not here: delivery (`acknowledged`, `transactional`), bad records (`failures`), restarts (`runner`).
 """
 
 import asyncio
@@ -33,12 +33,6 @@ _OVERHEAD: Final = 100
 
 
 class SourceTask:
-    """Runs a source until stopped.
-
-    Args:
-        source: not started yet.
-    """
-
     def __init__(self, source: Source, parts: TaskContext) -> None:
         self._source = source
         self._parts = parts

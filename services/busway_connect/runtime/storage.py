@@ -26,14 +26,14 @@ STATES: Final = ("STARTED", "PAUSED", "STOPPED")
 
 
 class StorageUnfit(ValueError):
-    """An existing storage topic is unusable. The text has its name and a remedy."""
+    """An existing storage topic is unusable; the text has its name and a remedy."""
 
 
 class CompactedTopic:
     """The newest value of each key of a topic, writable.
 
     Args:
-        writer: started; topics may share it.
+        writer: started; may be shared.
     """
 
     def __init__(self, writer: Writer, topic: str) -> None:

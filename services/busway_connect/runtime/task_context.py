@@ -1,7 +1,6 @@
 """Values that the worker passes to tasks, and tasks' counts.
 
-Here: values.
-Not here: behaviour.
+Here: no behaviour.
 """
 
 import time

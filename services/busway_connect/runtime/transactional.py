@@ -64,7 +64,6 @@ class Transactional:
         return None
 
     async def sending(self, topic: str) -> None:
-        """Open a transaction for the first record."""
         if topic == self._parts.stores.offsets.topic:  # reading offsets at start would wait for this transaction
             raise TaskFailed(f"{_OWN_TOPIC}; let it write to another topic than {topic}")
         await self._open()
@@ -98,7 +97,7 @@ class Transactional:
             await self._commit()  # after an abort too: the source must not return these records again
 
     async def pause(self) -> None:
-        """Commit, as an open transaction would expire. Sources with own boundaries must handle that themselves."""
+        """Commit, as an open transaction would expire; sources with own boundaries must handle that themselves."""
         if self._boundaries is None:
             await self._commit()
 

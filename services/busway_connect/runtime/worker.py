@@ -48,12 +48,6 @@ _POLL_MS: Final = 500
 
 
 class Worker(RebalanceListener):
-    """Runs connectors while it leads.
-
-    Args:
-        worker_id: `host:port` of its REST API.
-    """
-
     def __init__(self, config: WorkerConfig, worker_id: str) -> None:
         self.config = config
         self.worker_id = worker_id
@@ -258,11 +252,7 @@ class Worker(RebalanceListener):
         return sorted(self.runners)
 
     def find(self, name: str, text: str = "Connector {} not found") -> Runner:
-        """Return a connector.
-
-        Raises:
-            Refused: 404 none; 409 this worker does not lead.
-        """
+        """Return a connector; raises `Refused` 404 none, 409 this worker does not lead."""
         self._need()
         runner = self.runners.get(name)
         if runner is None:
@@ -276,10 +266,8 @@ class Worker(RebalanceListener):
             return None
 
     async def put(self, name: str, config: Mapping[str, str], *, create: bool, target: str = "STARTED") -> bool:
-        """Create a connector or change its settings; return whether it is new.
-
-        Raises:
-            Refused: 400 invalid settings; 409 it exists, with `create`.
+        """Create a connector or change its settings; return whether it is new. Raises `Refused` 400 invalid settings,
+        409 it exists, with `create`.
         """
         self._need()
         await self._check(config)
@@ -292,7 +280,7 @@ class Worker(RebalanceListener):
         return runner is None
 
     async def _check(self, config: Mapping[str, str]) -> None:
-        """Validate in a thread, as the work grows with the request. One at a time, to use one thread at most."""
+        """Validate in a thread, as the work grows with the request; one at a time, to use one thread at most."""
         kind = self.class_of(config)
         try:
             async with self._one_check:
@@ -305,10 +293,8 @@ class Worker(RebalanceListener):
             raise Refused(400, str(problem)) from None
 
     async def verdict(self, config: Mapping[str, str]) -> dict[str, Any]:
-        """Return the errors of settings for the validate call.
-
-        Raises:
-            Refused: 400 no connector named, or a reference without value.
+        """Return the errors of settings for the validate call; raises `Refused` 400 no connector named, or a reference
+        without value.
         """
         kind = self.class_of(config)
         try:
@@ -337,11 +323,7 @@ class Worker(RebalanceListener):
             runner.reconfigure(config)
 
     def class_of(self, config: Mapping[str, str]) -> type[Connector]:
-        """Return the class named by a config.
-
-        Raises:
-            Refused: 400 no or an unknown class.
-        """
+        """Return the class named by a config; raises `Refused` 400."""
         name = config.get("connector.class")
         if not name:
             listed = ", ".join(f"{setting}={shown(setting, text)}" for setting, text in config.items())

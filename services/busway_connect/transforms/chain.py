@@ -1,7 +1,6 @@
 """A connector's `transforms` and `predicates`: settings → transforms in order.
 
 Here: reading and checking them.
-Not here: the classes.
 """
 
 from collections.abc import Mapping
@@ -18,8 +17,6 @@ _OF_EVERY: Final = {"transforms": frozenset({"type", "predicate", "negate"}), "p
 
 
 class Classes(Protocol):
-    """Find the classes of transforms and predicates."""
-
     def transform(self, name: str) -> type[Transform]:
         """Return a transform; raises ValueError if there is none."""
 
@@ -37,11 +34,7 @@ def under(config: Config, prefix: str) -> dict[str, str]:
 
 
 def chain(classes: Classes, config: Config) -> list[Transform]:
-    """Return a connector's transforms, in order.
-
-    Raises:
-        ConfigInvalid: names each invalid setting.
-    """
+    """Return a connector's transforms, in order; raises `ConfigInvalid` with each invalid setting."""
     wrong: dict[str, str] = {}
     for kind in _OF_EVERY:
         if len(aliases(config, kind)) > ALIASES_MAX:

@@ -1,6 +1,6 @@
 """Kafka Connect's predicates (KIP-585), and `Filter`.
 
-Here: `TopicNameMatches`, `HasHeaderKey`, `RecordIsTombstone`, `Filter`, and a transform under a predicate.
+Here: predicates, and a transform under a predicate.
 Not here: reading settings (`chain`).
 """
 
@@ -45,8 +45,6 @@ class HasHeaderKey(Predicate):
 
 
 class RecordIsTombstone(Predicate):
-    """The record has no value."""
-
     def test(self, record: SourceRecord | SinkRecord) -> bool:
         return record.value is None
 

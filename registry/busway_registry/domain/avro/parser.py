@@ -1,9 +1,10 @@
 """JSON text → a checked schema tree, by the rules of Avro's Java parser.
 
 Here: syntax, names, references between named types, defaults.
-Not here: compatibility, writing. Reason for an own parser: Python's libraries accept schemas that Java refuses
-(duplicate fields, illegal names, wrong defaults) and refuse others that Java accepts. Source: Avro 1.11 specification;
-verdicts compared with Confluent's Java client 7.5.3.
+Not here: compatibility, writing.
+
+Python's libraries accept schemas that Java refuses (duplicate fields, illegal names, wrong defaults) and refuse others
+that Java accepts. Source: Avro 1.11 specification; verdicts compared with Confluent's Java client 7.5.3.
 """
 
 import json
@@ -40,7 +41,7 @@ _ENUM_WORDS: Final = _SCHEMA_WORDS | {"default"}
 _FIELD_WORDS: Final = frozenset({"default", "doc", "name", "order", "type", "aliases"})
 _ORDERS: Final = frozenset({"ascending", "descending", "ignore"})
 _DEEPEST: Final = 64
-"""Limit on nesting. Far above any schema in use, far below the interpreter's stack."""
+"""Limit on nesting: far above any schema in use, far below the interpreter's stack."""
 _SIZES: Final = range(2**31 - 8)
 """Limited by Java's longest array."""
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
@@ -279,7 +280,7 @@ def _properties(given: Mapping[str, Any], words: frozenset[str]) -> dict[str, An
 
 
 def _default(field: Mapping[str, Any], schema: Schema, at: str) -> Any:
-    """Return a field's default. Like Java, accepts text for a float or a double, for values that JSON numbers lack."""
+    """Return a field's default. Like Java, accepts text for a float or double, for values that JSON numbers lack."""
     value = field.get("default", MISSING)
     if not isinstance(value, str) or schema.type not in {"float", "double"}:
         return value

@@ -23,16 +23,12 @@ class RecentlyParsed:
         self._trees: OrderedDict[tuple[str, ...], Parsed] = OrderedDict()
 
     def missing_chars(self, text: str, references: Iterable[str] = ()) -> int:
-        """Return the characters to parse for an uncached schema. 0 for a cached one."""
+        """Return the characters to parse for an uncached schema, 0 for a cached one."""
         key = (text, *references)
         return 0 if key in self._trees else _size(key)
 
     def __call__(self, text: str, references: Iterable[str] = ()) -> Parsed:
-        """Return the schema in `text`.
-
-        Raises:
-            AvroError: the text or a reference is invalid.
-        """
+        """Return the schema in `text`; raises `AvroError` if it or a reference is invalid."""
         key = (text, *references)
         if key in self._trees:
             self._trees.move_to_end(key)

@@ -17,7 +17,7 @@ MOST_STEPS: Final = 500_000
 MOST_BREACHES: Final = 200
 """Limit of breaches reported for a request."""
 _MOST_NODES: Final = 1_000
-"""Limit of path nodes reported, counted from the end. No schema in use is so deep."""
+"""Limit of path nodes reported, counted from the end; no schema in use is so deep."""
 
 Message = TypeVar("Message")
 
@@ -38,11 +38,7 @@ class Budget:
         self.left = steps
 
     def spend(self, steps: int) -> None:
-        """Subtract steps.
-
-        Raises:
-            TooMuchWork: fewer are left.
-        """
+        """Subtract steps; raises `TooMuchWork` if fewer are left."""
         self.left -= steps
         if self.left < 0:
             raise TooMuchWork(f"there are more than {self._whole} pairs of types to compare")
@@ -57,11 +53,9 @@ class Place:
     restarts: bool = False
 
     def down(self, *steps: str | int) -> "Place":
-        """Return a place further in."""
         return Place(self, steps)
 
     def branch(self, *steps: str | int) -> "Place":
-        """Return a place inside a union."""
         return Place(self, steps, restarts=True)
 
     def path(self) -> str:
@@ -69,7 +63,7 @@ class Place:
         return self._pointer(from_restart=True)
 
     def where(self) -> str:
-        """Return the JSON pointer from the root. Only its end if too long."""
+        """Return the JSON pointer from the root; only its end if too long."""
         return self._pointer(from_restart=False)
 
     def _pointer(self, *, from_restart: bool) -> str:
@@ -90,7 +84,7 @@ class Breach(Generic[Message]):
     """A breach.
 
     Attributes:
-        cause: the inner breach that it hides, if any; itself without a cause.
+        cause: the inner breach that it hides, if any.
     """
 
     describe: Callable[[], Message]
@@ -118,7 +112,6 @@ def joined(breaches: "Sequence[Breaches[Message]]") -> "Breaches[Message]":
 
 
 def first(breaches: Breach[Message] | BreachList[Message]) -> Breach[Message]:
-    """Return the first breach."""
     return breaches.first if isinstance(breaches, BreachList) else breaches
 
 
