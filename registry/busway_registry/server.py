@@ -1,7 +1,6 @@
 """The registry as a server: the composition root.
 
 Here: joining store, use cases and HTTP; start and stop.
-Not here: sockets (`busway.net`).
 """
 
 from contextlib import AsyncExitStack

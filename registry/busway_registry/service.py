@@ -52,19 +52,16 @@ class Registry:
     async def register(
         self, subject: str, request: SchemaRequest, *, normalize: bool = False, force: bool = False
     ) -> Registered:
-        """See `Registrar.register`."""
         return await self._registrar.register(subject, request, normalize=normalize, force=force)
 
     async def look_up(
         self, subject: str, request: SchemaRequest, *, normalize: bool = False, deleted: bool = False
     ) -> Registered:
-        """See `Registrar.look_up`."""
         return await self._registrar.look_up(subject, request, normalize=normalize, deleted=deleted)
 
     async def check(
         self, subject: str, request: SchemaRequest, version: int | None, *, normalize: bool = False
     ) -> list[str]:
-        """See `Registrar.check`."""
         return await self._registrar.check(subject, request, version, normalize=normalize)
 
     async def schema(self, schema_id: int) -> StoredSchema:
@@ -132,11 +129,7 @@ class Registry:
             return numbers
 
     async def version(self, subject: str, number: int, *, deleted: bool = False) -> Registered:
-        """Return a version; `LATEST` is the newest.
-
-        Raises:
-            RegistryError: 40401 no subject; 40402 no such version.
-        """
+        """Return a version, with `LATEST` the newest; raises 40401 no subject, 40402 no such version."""
         async with self._store.read() as tx:
             return await self._registered(tx, await self._version(tx, subject, number, deleted=deleted))
 
@@ -160,11 +153,7 @@ class Registry:
             raise errors.schema_not_found()
 
     async def referenced_by(self, subject: str, number: int, *, deleted: bool = False, part: Part = WHOLE) -> list[int]:
-        """Return ids of the schemas that refer to a version.
-
-        Raises:
-            RegistryError: 40401 no subject; 40402 no such version.
-        """
+        """Return ids of schemas that refer to a version; raises 40401 no subject, 40402 no such version."""
         async with self._store.read() as tx:
             version = await self._version(tx, subject, number, deleted=deleted)
             return await tx.referenced_by(subject, version.version, deleted=deleted, part=part)

@@ -1,7 +1,7 @@
 """Compatibility levels and modes of subjects and the registry.
 
 Here: reading, setting and inheriting them.
-Not here: applying them (`service`, `registration`).
+Not here: use (`service`, `registration`).
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,6 @@ class Rules:
 
     @property
     def normalizes(self) -> bool:
-        """Whether schemas are normalised by default."""
         return bool(self.config.get("normalize"))
 
 

@@ -20,7 +20,7 @@ def scale_of(schema: Schema) -> int:
 
 
 def decimal_to_bytes(value: decimal.Decimal, scale: int) -> bytes:
-    """Return the shortest two's complement of value x 10^scale; raises ValueError if it does not fit."""
+    """Return the shortest two's complement of value x 10^scale; raises ValueError for more digits or no number."""
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         raise ValueError(f"{value} is no decimal number")

@@ -50,11 +50,7 @@ _WIDENED: Final[dict[frozenset[str], T.DataType]] = {
 
 
 def spark_type(schema: Any, namespace: str = "", named: dict[str, T.DataType] | None = None) -> T.DataType:
-    """Return the Spark type of an Avro schema, like `from_avro`.
-
-    Raises:
-        NoColumns: a union of several types.
-    """
+    """Return the Spark type of an Avro schema, like `from_avro`; raises `NoColumns` for a union of several types."""
     named = {} if named is None else named
     if isinstance(schema, str):
         if schema in _PRIMITIVES:
@@ -119,11 +115,7 @@ def _plain(schema: Any) -> Any:
 
 
 def decode_in_python(frame: DataFrame, schemas: Schemas, column: str) -> DataFrame:
-    """Return `frame` with `_event`, including the field that marks decoded records.
-
-    Raises:
-        NoColumns: see `spark_type`.
-    """
+    """Return `frame` with `_event`, including the field that marks decoded records. Errors as in `spark_type`."""
     reader = json.loads(schemas.reader)
     fields = spark_type(reader)
     assert isinstance(fields, T.StructType)

@@ -22,7 +22,7 @@ from busway_protocol.records.record import read_headers
 Batch = tuple[BatchHeader, memoryview]
 Integers: TypeAlias = npt.NDArray[np.int64]
 BATCH_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of decompressed records in an Arrow batch. A fetch of compressed batches may have many times that."""
+"""Bytes of decompressed records in an Arrow batch; a fetch of compressed batches may have many times that."""
 _VARINT_BITS: Final = 64
 _HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 SCHEMA: Final = pa.schema(
@@ -162,7 +162,7 @@ def _varints(raw: npt.NDArray[np.uint8], position: Integers) -> tuple[Integers, 
 
 
 def _binary(data: bytes, starts: Integers, sizes: Integers, wanted: Integers) -> pa.Array:
-    """Return a binary column of pieces of `data`, in order. A negative size is null."""
+    """Return a binary column of pieces of `data`, in order; a negative size is null."""
     starts, sizes = starts[wanted], sizes[wanted]
     count = len(starts)
     if not count:

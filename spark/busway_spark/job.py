@@ -1,7 +1,7 @@
 """The frame of a job: arguments, session, checks before a JVM starts, errors as one line.
 
 Here: common parts of every `main`.
-Not here: a job's rows, which are its `transform(df) -> df`.
+Not here: a job's rows, its `transform(df) -> df`.
 
     def main(argv: list[str] | None = None) -> int:
         return run_job("surge", __doc__, argv, work, topics=lambda given: ["positions"])
@@ -74,7 +74,6 @@ class Job:
         return {"availableNow": True} if self.given.until_end else dict(EVERY_5_S)
 
     def read(self, topic: str, **options: Any) -> DataFrame:
-        """Call `read_topic` on the given servers."""
         return read_topic(self.spark, topic, **(self._servers() | options))
 
     def stream(self, topic: str, **options: Any) -> DataFrame:
@@ -156,7 +155,6 @@ class Job:
 
 
 def arguments(name: str, description: str | None) -> argparse.ArgumentParser:
-    """Make a parser with the common arguments."""
     parser = argparse.ArgumentParser(allow_abbrev=False, prog=name, description=(description or "").partition("\n")[0])
     environ = os.environ.get
     servers = environ("BUSWAY_BOOTSTRAP_SERVERS", "localhost:9092")

@@ -99,7 +99,7 @@ class LagListener(StreamingQueryListener):
         self.take(json.loads(event.progress.json))
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Its last figures stay."""
+        """Keep its last figures."""
 
     def take(self, report: dict[str, Any]) -> None:
         """Process a progress report, Spark's JSON."""

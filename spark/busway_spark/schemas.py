@@ -22,7 +22,7 @@ Reader = int | str | type | None
 
 
 class NoSchema(BuswayError):
-    """The registry has no schema for the topic. The text has the subject."""
+    """The registry has no schema for the topic; the text has the subject."""
 
 
 class NoColumns(BuswayError):

@@ -139,7 +139,7 @@ class OffsetRange(InputPartition):
 
 
 def split(ranges: list[OffsetRange], *, min_partitions: int, max_records: int | None) -> list[OffsetRange]:
-    """Cut ranges into equal pieces of at most `max_records`. About `min_partitions` or more result."""
+    """Cut ranges into equal pieces of at most `max_records`, about `min_partitions` or more."""
     total = sum(offsets.end - offsets.start for offsets in ranges)
     pieces: list[OffsetRange] = []
     for offsets in ranges:
@@ -267,7 +267,6 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return ReadAllAvailable() if self.settings.max_offsets is None else ReadMaxRows(self.settings.max_offsets)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """End this run at the current end."""
         _, self._until = asyncio.run(self.settings.asker().patient_range())
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
@@ -287,7 +286,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def _after_a_loss(
         self, begins: dict[TopicPartition, int], first: dict[TopicPartition, int], last: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return next offsets where partitions may end before the stored ones. Corrects `last`."""
+        """Return next offsets where partitions may end before the stored ones; correct `last`."""
         ends = asyncio.run(self.settings.asker().ends())
         result = {}
         for partition, begin in begins.items():
@@ -303,7 +302,6 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return result
 
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802 - Spark's name
-        """Return the topics' end for the query's progress."""
         return as_json(asyncio.run(self.settings.asker().patient_range())[1])
 
     def partitions(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
@@ -318,8 +316,6 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
 
 class BuswaySource(DataSource):
-    """The format `busway`."""
-
     @classmethod
     def name(cls) -> str:
         return NAME

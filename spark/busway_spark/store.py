@@ -36,8 +36,9 @@ def to_store(
         format: parquet, or delta for a session with `delta=True`. New columns of events are added to a Delta table; in
             Parquet they are in the newer files, and visible with `option("mergeSchema", "true")`.
         partition_by: columns whose values name sub-folders.
-        trigger: of a stream, as for `DataStreamWriter.trigger`; by default every 5 seconds, `{"availableNow": True}` up
-            to the current end.
+        trigger: as for `DataStreamWriter.trigger`; by default every 5 seconds, `{"availableNow": True}` up to the
+            current
+            end.
 
     Returns:
         The running query of a stream, None for a batch.
@@ -86,10 +87,9 @@ def realtime(writer: DataStreamWriter, checkpoint: str = "10 seconds") -> DataSt
     """Run a query in Real-Time Mode: each record within milliseconds.
 
     For stateless jobs (projection, filter, union, join with a static table), from Spark's Kafka source
-    (`source="kafka"`) to its Kafka sink, in update mode. Each partition holds a task slot while the query runs.
+    (`source="kafka"`) to its Kafka sink, in update mode. Each partition holds a task slot.
 
     Args:
-        writer: of a streaming DataFrame.
         checkpoint: interval of storing the position; later records are read again after a crash.
     """
     return writer.outputMode("update").trigger(realTime=checkpoint)

@@ -27,7 +27,7 @@ class NoJob(BuswayError):
 
 
 def find_job(name: str) -> ModuleType:
-    """Return a job's module: one of `busway_spark.jobs` by name, or any by path: `gettaxi.jobs.surge`, `hourly` for
+    """Return a job's module: of `busway_spark.jobs` by name, or any by path: `gettaxi.jobs.surge`, `hourly` for
     hourly.py here.
 
     Raises:
@@ -105,7 +105,6 @@ def spark_submit() -> str:
 
 
 def zip_packages(archive: Path, packages: Sequence[str]) -> None:
-    """Zip packages for `--py-files`."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
         for package in packages:
             spec = importlib.util.find_spec(package)

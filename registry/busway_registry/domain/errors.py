@@ -1,6 +1,6 @@
 """The registry's refusals, with Confluent's error codes.
 
-Here: an exception class and a constructor for each refusal, so that codes and texts are in one place.
+Here: an exception class and a constructor for each refusal.
 Not here: mapping to HTTP (`http.errors`).
 """
 

@@ -1,6 +1,6 @@
 """Values that a new version takes from the previous one.
 
-Here: metadata and rules that a client omits are copied, like in Confluent's server (`maybeSetMetadataRuleSet`).
+Here: metadata and rules that a client omits, like in Confluent's server (`maybeSetMetadataRuleSet`).
 Not here: choosing that version (`registration`).
 """
 

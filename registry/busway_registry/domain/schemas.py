@@ -1,7 +1,7 @@
 """A registered schema: equality and GUID.
 
 Here: the request, its checked and canonical form, identity.
-Not here: storage (`store`), Avro's rules (`domain.avro`).
+Not here: storage (`store`), Avro (`domain.avro`).
 """
 
 import hashlib
@@ -46,8 +46,6 @@ class SchemaRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A canonical schema with all parts of its identity."""
-
     text: str
     schema_type: str
     references: tuple[Reference, ...]

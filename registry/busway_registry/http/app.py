@@ -25,7 +25,6 @@ async def root(request: Request) -> Response:
 
 
 async def contexts(request: Request) -> Response:
-    """Return the default context."""
     return answer(request, ["."])
 
 
@@ -35,7 +34,6 @@ async def associations(request: Request) -> Response:
 
 
 async def server_version(request: Request) -> Response:
-    """Return name and version."""
     return answer(request, {"version": version("busway"), "commitId": "busway"})
 
 

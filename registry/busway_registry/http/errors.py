@@ -1,6 +1,6 @@
 """Exceptions → `{"error_code": …, "message": …}`.
 
-Here: a handler for each kind of failure; coroutines, as starlette runs plain functions in a thread.
+Here: a handler for each kind, coroutines, as starlette runs plain functions in a thread.
 Not here: refusals (`domain.errors`).
 """
 

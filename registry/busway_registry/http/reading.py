@@ -63,7 +63,7 @@ class _Hold:
 
 
 async def fields(request: Request, *names: str) -> Mapping[str, Any]:
-    """Return named fields of the body, a JSON object. Others are skipped, as newer clients send more.
+    """Return named fields of the body, a JSON object; skip others, as newer clients send more.
 
     Raises:
         RegistryError: 415 another media type; 413 body or field too large; 400 not a JSON object; 422 empty; 503 too

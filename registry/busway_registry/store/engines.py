@@ -51,11 +51,7 @@ _LOOKS_AGAIN_S: Final = 0.02
 
 
 def create_engine(url: str) -> AsyncEngine:
-    """Make an engine that has not connected yet.
-
-    Raises:
-        StoreFailed: invalid URL, or missing driver.
-    """
+    """Make an engine that has not connected yet; raises `StoreFailed` for an invalid URL or a missing driver."""
     try:
         parsed = make_url(url)
         if parsed.get_backend_name() == "sqlite":

@@ -54,8 +54,7 @@ class SqlStore:
     """A store on a database.
 
     Args:
-        url: SQLAlchemy's URL with an asyncio driver, such as `sqlite+aiosqlite:///registry.db` or
-            `postgresql+psycopg://…`.
+        url: SQLAlchemy's, with an asyncio driver: `sqlite+aiosqlite:///registry.db`, `postgresql+psycopg://…`.
 
     Raises:
         StoreFailed: invalid URL, or missing driver.

@@ -67,7 +67,7 @@ def canonical(schema: Schema, *, normalize: bool = False, referenced: frozenset[
     Args:
         normalize: also sort properties (a known logical type first) and aliases, write defaults in their type's form,
             and omit empty documentation of named types.
-        referenced: names of types from references, which are not defined again.
+        referenced: names of types from references, not defined again.
     """
     return dump_json(_Writer(normalize, referenced).schema(schema, ""))
 

@@ -28,7 +28,7 @@ def load_json(text: str) -> Any:
     """Parse JSON with `/* */` and `//` comments, like Avro's parser.
 
     Raises:
-        BadJson: invalid, nested too deeply, or with a number or a character that cannot be stored.
+        BadJson: invalid, nested too deeply, or a number or character that cannot be stored.
     """
     text = text.rstrip(_BLANKS)
     try:

@@ -50,7 +50,7 @@ _LONG: Final = range(-(2**63), 2**63)
 
 
 class AvroError(ValueError):
-    """The text is not an Avro schema. The message has place and reason."""
+    """The text is not an Avro schema; the message has place and reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Parsed:
 
 
 def parse(text: str, references: Iterable[str] = ()) -> Parsed:
-    """Parse `text`. It may use types of `references`, dependencies first.
+    """Parse `text`, which may use types of `references`, dependencies first.
 
     Raises:
         AvroError: the text or a reference is invalid.
@@ -248,7 +248,7 @@ def _full_name(given: Mapping[str, Any], namespace: str, at: str) -> str:
 
 
 def _is_name(text: str) -> bool:
-    """Accept letters, digits and _, no digit first. Like Java, letters of any alphabet (basic plane)."""
+    """Accept letters, digits and _, no digit first; like Java, letters of any alphabet (basic plane)."""
     return bool(text) and not text[0].isdecimal() and all(_may_be_in_name(character) for character in text)
 
 

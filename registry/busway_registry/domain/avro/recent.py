@@ -1,6 +1,6 @@
 """A cache of parsed schemas.
 
-Here: a bounded cache of the earlier versions that each new one is compared with.
+Here: a bounded cache of earlier versions, with which each new one is compared.
 Not here: parsing (`parser`).
 """
 
@@ -14,7 +14,7 @@ class RecentlyParsed:
     """`parse` with a cache.
 
     Args:
-        most_chars: limit on the source text of cached trees; a tree takes about 50 bytes for each character.
+        most_chars: limit on the cached trees' source text; a tree takes about 50 bytes for each character.
     """
 
     def __init__(self, most_chars: int) -> None:

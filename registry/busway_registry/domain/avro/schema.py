@@ -24,7 +24,7 @@ class Primitive:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Named:
-    """Common parts of record, enum and fixed. `name` and `aliases` are full names."""
+    """Common parts of record, enum and fixed; `name` and `aliases` are full names."""
 
     type: str
     name: str
@@ -84,8 +84,6 @@ class Enum(Named):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Fixed(Named):
-    """`size` bytes."""
-
     size: int
 
 

@@ -1,8 +1,8 @@
 """Breaches of a comparison and its cost, both bounded.
 
-Here: a request's budget, places in a schema, and breaches in shared form: common subtrees are stored once and expanded
-when read. Types that refer twice to the previous one have a breach for each path, more than fits into memory; in this
-form they cost as much as their definitions.
+Here: a request's budget, places in a schema, breaches in shared form: common subtrees are stored once and expanded when
+read. Types that refer twice to the previous one have a breach for each path, more than fits into memory; in this form
+they cost as much as their definitions.
 Not here: the meaning of a breach (`avro`).
 """
 
@@ -93,7 +93,7 @@ class Breach(Generic[Message]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BreachList(Generic[Message]):
-    """Two or more breaches, possibly nested; `first` is the first of all."""
+    """Two or more breaches, possibly nested."""
 
     parts: "Sequence[Breach[Message] | BreachList[Message]]"
     first: Breach[Message]

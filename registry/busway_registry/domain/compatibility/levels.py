@@ -1,6 +1,6 @@
 """The seven compatibility levels.
 
-Here: direction and reach of each level.
+Here: direction and reach of each.
 Not here: incompatibility of two schemas (`avro`).
 """
 
@@ -22,7 +22,6 @@ class Level(StrEnum):
 
     @property
     def transitive(self) -> bool:
-        """Whether all live versions count."""
         return self.value.endswith("_TRANSITIVE")
 
     @property
