@@ -68,8 +68,7 @@ class Registrar:
         """Return the subject's version with this schema, registering it if necessary.
 
         Raises:
-            RegistryError: 409 incompatible; 42201 invalid; 42205 read-only, or an id where none may be given; 42209
-                too
+            RegistryError: 409 incompatible; 42201 invalid; 42205 read-only, or an id where none may be given; 42209 too
                 large; 50002 validation takes too long, or the subject keeps changing.
         """
         if len(request.text) > self._max_chars:

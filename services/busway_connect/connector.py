@@ -87,9 +87,8 @@ class Configurable:
 
     Attributes:
         settings: supported ones, as listed by the REST API; others are refused by name.
-        fixed: settings of Kafka's class with the only accepted values, in lower case, which match the built-in
-            behaviour.
-        inert: settings of Kafka's class that are accepted without effect, and why records stay the same.
+        fixed: settings of Kafka's class with the only accepted values, in lower case: the built-in behaviour.
+        inert: settings of Kafka's class without effect, and why records stay the same.
     """
 
     settings: ClassVar[tuple[Setting, ...]] = ()
@@ -222,8 +221,8 @@ class Source(Connector):
         """Return an offset's position in the source's order. It never decreases within a source partition.
 
         It prevents duplicates after a crash (see `runtime.exactly_once`). The source then guarantees the same records
-        in the same order after the same offsets, and records of one position in one `read`. None: no guarantee, and
-        records since the stored offset are repeated.
+        in the same order after the same offsets, and records of one position in one `read`. None: records since the
+        stored offset are repeated.
         """
         return None
 

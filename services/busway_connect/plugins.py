@@ -70,7 +70,7 @@ class Plugins:
     """The worker's plugin classes.
 
     Args:
-        modules: of users, with subclasses of `Source`, `Sink`, `Transform`, `Predicate` or `Converter`.
+        modules: of users, with subclasses of the interfaces.
 
     Raises:
         BadSetting: a module cannot be imported or has none of these.

@@ -47,7 +47,7 @@ class Row:
     """A record's effect on a table.
 
     Attributes:
-        table: name, with its schema before a dot if any.
+        table: name, after its schema and a dot if any.
         values: of the other columns; None deletes the row.
         partial: missing columns keep their values in an existing row.
     """
@@ -106,7 +106,7 @@ class Tables:
         Raises:
             Interrupted: `interrupt` was called; nothing is written.
             ConfigInvalid: a table or a column is missing and may not be created.
-                sqlalchemy.exc.SQLAlchemyError: an error of the database.
+            sqlalchemy.exc.SQLAlchemyError: an error of the database.
         """
         for row in rows:
             self._ready(row)

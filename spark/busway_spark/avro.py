@@ -49,9 +49,8 @@ def decode_avro(
         decoder: the JVM's or fastavro in Python workers; by default the JVM's if its Avro module is present.
 
     Returns:
-        `frame` with the columns `schema_id` (bigint, null for a tombstone or an unframed value), `event` (struct of
-            the
-        reader's fields, null if not decoded) and `error` (null, or why the record was not decoded).
+        `frame` with the columns `schema_id` (bigint, null for a tombstone or an unframed value), `event` (struct of the
+        reader's fields, null if not decoded) and `error` (null, or why not decoded).
 
     Raises:
         NoColumns: the decoder cannot make columns of the schema.

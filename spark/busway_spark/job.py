@@ -100,7 +100,7 @@ class Job:
             reads: source topics of `rows`.
 
         Raises:
-            TooFewSlots: Real-Time Mode needs more concurrent tasks than a local master has.
+            TooFewSlots: Real-Time Mode needs more tasks than a local master has.
         """
         writer = rows.writeStream.format("kafka").queryName(name).option("topic", topic)
         writer = writer.option("kafka.bootstrap.servers", self.given.bootstrap_servers).options(**self._kafka_options)
@@ -219,7 +219,7 @@ def run_job(
     add_arguments: Callable[[argparse.ArgumentParser], None] | None = None,
     subject: Callable[[argparse.Namespace], str | None] = lambda given: None,
 ) -> int:
-    """Run a job from its command line.
+    """Run a job from its command line; return 0, or 1 with the reason in one line on stderr.
 
     Args:
         name: for Spark's user interface, and the usage.
@@ -227,9 +227,6 @@ def run_job(
         argv: without the program's name; by default the process's.
         topics: must exist with a schema; checked before a JVM starts.
         subject: of the values' schemas, if not `<topic>-value`.
-
-    Returns:
-        0, or 1 with the reason in one line on stderr.
     """
     parser = arguments(name, description)
     if add_arguments is not None:

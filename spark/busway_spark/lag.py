@@ -162,11 +162,8 @@ def _offsets(given: Any) -> dict[TopicPartition, int]:
 
 
 def commit_group(progress: Progress, group: str, *, bootstrap_servers: str) -> None:
-    """Publish a query's progress as offsets of a memberless consumer group. They are never read back.
-
-    Raises:
-        BrokerError: the group has members.
-        ConnectionFailed: no broker is reachable.
+    """Publish a query's progress as offsets of a memberless consumer group, which are never read back; raises
+    `BrokerError` if it has members, `ConnectionFailed`.
     """
     asyncio.run(_commit(progress.offsets, group, bootstrap_servers))
 

@@ -31,11 +31,7 @@ class BadOption(BuswayError):
 
 
 def position_options(start: Position, end: Position | None, topic: str) -> dict[str, str]:
-    """Return start and end as options of Spark's Kafka source and Busway's.
-
-    Raises:
-        ValueError: a word other than earliest and latest, or a time without a zone.
-    """
+    """Return start and end as options of both sources; raises ValueError for an unknown word, or a time without a zone."""
     options = {"startingOffsetsByTimestampStrategy": "latest"}
     for name, position in (("starting", start), ("ending", end)):
         if isinstance(position, dt.datetime):

@@ -29,7 +29,7 @@ def to_store(
     trigger: dict[str, Any] | None = None,
     name: str | None = None,
 ) -> StreamingQuery | None:
-    """Append rows to a table of files.
+    """Append rows to a table of files. Return the running query of a stream, None for a batch.
 
     Args:
         checkpoint: folder for a stream's position, a different one for each query.
@@ -37,11 +37,7 @@ def to_store(
             Parquet they are in the newer files, and visible with `option("mergeSchema", "true")`.
         partition_by: columns whose values name sub-folders.
         trigger: as for `DataStreamWriter.trigger`; by default every 5 seconds, `{"availableNow": True}` up to the
-            current
-            end.
-
-    Returns:
-        The running query of a stream, None for a batch.
+            current end.
 
     Raises:
         ValueError: a stream without a checkpoint.
@@ -69,9 +65,7 @@ def delta_writer(path: str, partition_by: Sequence[str] = (), *, application: st
 
     Args:
         partition_by: columns whose values name sub-folders.
-        application: permanent id of the query; by default the id in Spark's checkpoint, so that a new checkpoint means
-            a
-            different query.
+        application: permanent id of the query; by default the one in Spark's checkpoint.
     """
 
     def write(batch: DataFrame, number: int) -> None:

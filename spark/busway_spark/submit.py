@@ -50,17 +50,13 @@ def find_job(name: str) -> ModuleType:
 
 
 def submit_command(module: str, master: str, arguments: Sequence[str], folder: Path) -> list[str]:
-    """Return a `spark-submit` command with the job's Python code and jars.
+    """Return a `spark-submit` command with the job's Python code and jars; raises `JarsMissing`.
 
     Native packages (pyarrow, crc32c, cramjam, fastavro) must be installed on the cluster's nodes.
 
     Args:
-        arguments: the job's; their `--conf NAME=VALUE` also go to `spark-submit`, for settings needed before the job
-            runs.
+        arguments: the job's; their `--conf NAME=VALUE` also go to `spark-submit`, as some settings precede the job.
         folder: for the two submitted files.
-
-    Raises:
-        JarsMissing: the artifacts could not be fetched.
     """
     packages = list(dict.fromkeys([*PACKAGES, module.partition(".")[0]]))
     archive = folder / "busway-jobs.zip"

@@ -30,14 +30,11 @@ class StreamFailed(BuswayError):
 
 
 def run_stream(start: Start, *, known_ids: Callable[[], Iterable[int]]) -> list[StreamingQuery]:
-    """Run queries until all have ended; rebuild them for new schemas.
+    """Run queries until all have ended, and return them; rebuild them for new schemas.
 
     Args:
         start: builds and starts the queries; gets the ids that the registry lacks, for `stream_topic(missing_ids=…)`.
         known_ids: returns the registry's current ids, such as `schemas_of(…).ids`.
-
-    Returns:
-        The ended queries.
 
     Raises:
         StreamFailed: a query failed for another reason, or too many ids are missing in the registry.

@@ -57,7 +57,8 @@ def write_topic(
     trigger: dict[str, Any] | None = None,
     kafka_options: Mapping[str, str] | None = None,
 ) -> StreamingQuery | None:
-    """Write each row as an event, with its columns as fields.
+    """Write each row as an event, with its columns as fields. Return a stream's running query, None for a batch, then
+    written.
 
     Args:
         topic: must exist.
@@ -70,9 +71,6 @@ def write_topic(
         checkpoint: folder for a stream's position.
         trigger: of a stream, as for `DataStreamWriter.trigger`.
         kafka_options: further options of Spark's Kafka sink, as for `read_topic`.
-
-    Returns:
-        The running query of a stream, None for a batch, which is then written.
 
     Raises:
         DoesNotFit: a required field without a column, or a column without a field.

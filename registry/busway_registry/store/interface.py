@@ -17,7 +17,7 @@ GLOBAL = ""
 
 
 class StoreFailed(Exception):
-    """The store failed; the text is its message without secrets."""
+    """The store failed; the text has no secrets."""
 
 
 class IdTaken(Exception):

@@ -44,10 +44,8 @@ def prepare(connection: Connection) -> bool:
 
 
 def migrate(connection: Connection) -> None:
-    """Run due migrations in the open transaction, one per process at a time: Alembic's `op` is a global.
-
-    Raises:
-        StoreFailed: the database is newer than this code.
+    """Run due migrations in the open transaction, one per process at a time: Alembic's `op` is a global. Raises
+    `StoreFailed` if newer.
     """
     from alembic import command
     from alembic.config import Config

@@ -115,7 +115,7 @@ class PostgresConnector(Source):
         Raises:
             Retriable: the server became unreachable, or another reader kept the slot for too long.
             PositionLost: as `start`, after waiting for the slot.
-            Unreadable: a value has no form in a record; the text has a remedy.
+            Unreadable: a value has no form in a record.
         """
         assert self._handover is not None, "read before start"
         assert self._settings is not None

@@ -49,7 +49,6 @@ class Reader:
 
     Args:
         stored: offset of the previous run, if any.
-        notes: receives the progress.
         ready: called after all checks, with an error if the connector cannot run.
     """
 

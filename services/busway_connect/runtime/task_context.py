@@ -49,7 +49,6 @@ class TaskContext:
     Attributes:
         session_timeout_ms: default timeout of a sink's dead predecessor.
         started: called after the connector's start.
-        transactional_id: of a source in transactions.
         confirm_turn: raises TurnOver unless this worker still leads.
     """
 

@@ -56,9 +56,8 @@ class Field:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Record(Named):
-    """A record, or with `type` "error" an error.
-
-    Its fields are set later, as they may refer to it; `required` has the names of fields without a default.
+    """A record, or with `type` "error" an error. Fields are set later, as they may refer to it; `required`: fields
+    without a default.
     """
 
     fields: tuple[Field, ...] = ()

@@ -75,14 +75,11 @@ _Steps: TypeAlias = Generator[tuple[Schema, Schema, Place], _Found, _Found]
 def incompatibilities(
     reader: Schema, writer: Schema, *, budget: Budget | None = None, most: int = MOST_BREACHES
 ) -> list[Incompatibility]:
-    """Return the breaches in the order of the reader's fields; empty if compatible.
+    """Return the breaches in the order of the reader's fields; empty if compatible. Raises `TooMuchWork`.
 
     Args:
         budget: what is left of the request's; by default a full one.
         most: limit; mutually referring types can have more breaches than fit into memory.
-
-    Raises:
-        TooMuchWork: the budget is spent.
     """
     check = _Check(budget or Budget())
     under_way = [check.pair(reader, writer, Place())]

@@ -38,7 +38,7 @@ def explain(
     budget: Budget | None = None,
     parse: Parse = parse,
 ) -> list[str]:
-    """Return messages on the first incompatible version; empty if compatible.
+    """Return messages on the first incompatible version; empty if compatible. Raises `TooMuchWork`.
 
     Args:
         reference_texts: dependencies first.
@@ -46,9 +46,6 @@ def explain(
         level: only the newest version counts unless it is transitive.
         budget: what is left of the request's; by default a full one.
         parse: reads texts; a caching one saves most of the time.
-
-    Raises:
-        TooMuchWork: the budget is spent.
     """
     if level is Level.NONE:
         return []
