@@ -46,12 +46,6 @@ class _Basis:
 
 
 class Registrar:
-    """Validates schemas against registered ones.
-
-    Args:
-        now_ms: clock, milliseconds since 1970.
-    """
-
     def __init__(
         self, store: Store, settings: Settings, judge: SchemaValidator, now_ms: Callable[[], int], max_schema_chars: int
     ) -> None:

@@ -73,7 +73,6 @@ class RegistryServer:
             self._running = starting.pop_all()
 
     async def stop(self) -> None:
-        """Finish current requests, then close."""
         await self._running.aclose()
 
     async def __aenter__(self) -> "RegistryServer":

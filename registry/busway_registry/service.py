@@ -29,12 +29,6 @@ _AT_ONCE: Final = 8
 
 
 class Registry:
-    """The registry's use cases.
-
-    Args:
-        now_ms: clock, milliseconds since 1970.
-    """
-
     def __init__(
         self,
         store: Store,

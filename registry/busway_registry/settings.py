@@ -35,7 +35,6 @@ _NOT_SERVED: Final = (
     "validateRules",
 )
 SETTINGS: Final = (*_KNOWN, *_NOT_SERVED)
-"""All fields of Confluent's `/config`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

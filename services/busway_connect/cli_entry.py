@@ -20,11 +20,7 @@ CANNOT_START = (BadSetting, StorageUnfit, BuswayError, OSError)
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Read a properties file: `name=value` lines, `#` for comments.
-
-    Raises:
-        BadSetting: another line.
-    """
+    """Read a properties file: `name=value` lines, `#` for comments; raises `BadSetting` for others."""
     properties = {}
     for number, line in enumerate(path.read_text().splitlines(), 1):
         text = line.strip()

@@ -65,8 +65,6 @@ class SinkRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A connector's setting, as in the validate call."""
-
     name: str
     doc: str
     default: str | None = None

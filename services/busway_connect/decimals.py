@@ -32,6 +32,5 @@ def decimal_to_bytes(value: decimal.Decimal, scale: int) -> bytes:
 
 
 def decimal_from_bytes(data: bytes | bytearray, scale: int) -> decimal.Decimal:
-    """Return the number with exactly `scale` digits after the point."""
     unscaled = int.from_bytes(data, "big", signed=True)
     return decimal.Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))

@@ -175,5 +175,4 @@ class Plugins:
 
 
 def kind_of(connector: type[Connector]) -> str:
-    """Return `source` or `sink`."""
     return "source" if issubclass(connector, Source) else "sink"

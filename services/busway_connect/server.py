@@ -16,8 +16,6 @@ from busway_connect.runtime.worker import Worker
 
 
 class ConnectServer:
-    """A worker with its REST API in this event loop."""
-
     def __init__(self, config: WorkerConfig) -> None:
         self.config = config
         self._port: int | None = None
@@ -33,7 +31,6 @@ class ConnectServer:
 
     @property
     def worker(self) -> Worker:
-        """Available after the start."""
         assert self._worker is not None, "the worker has not started"
         return self._worker
 

@@ -43,7 +43,6 @@ _LONGEST: Final = 400
 
 
 def explain(problem: BaseException) -> str:
-    """Return why a query failed, in one line."""
     text = str(problem)
     for pattern in _ROOTS:
         matches = pattern.findall(text)

@@ -66,7 +66,6 @@ class DataLoss(BuswayError):
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format `busway`; `busway_spark.session` does so."""
     for name in _SET_BY_QUERIES:
         spark.sparkContext.environment.setdefault(name, "")
     spark.dataSource.register(BuswaySource)
@@ -131,8 +130,6 @@ def _positive(options: Mapping[str, str], name: str) -> int | None:
 
 @dataclass(frozen=True)
 class OffsetRange(InputPartition):
-    """A task's piece of a partition."""
-
     partition: TopicPartition
     start: int
     end: int

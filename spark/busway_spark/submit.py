@@ -93,7 +93,6 @@ def _settings(arguments: Sequence[str]) -> list[str]:
 
 
 def spark_submit() -> str:
-    """Return the path of `$SPARK_HOME`'s, else PySpark's."""
     import pyspark
 
     home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)

@@ -66,7 +66,6 @@ def run_stream(start: Start, *, known_ids: Callable[[], Iterable[int]]) -> list[
 
 
 def _await_all(queries: list[StreamingQuery]) -> None:
-    """Wait until all have ended; raises StreamingQueryException if one failed."""
     while running := [query for query in queries if query.isActive]:
         for query in queries:
             if (problem := query.exception()) is not None:

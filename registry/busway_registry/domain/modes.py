@@ -1,7 +1,6 @@
 """Modes of a subject or the registry.
 
 Here: the modes and what each permits.
-Not here: storage (`store`).
 """
 
 from enum import StrEnum

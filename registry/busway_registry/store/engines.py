@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import aiosqlite
 
 WRITES: Final = "busway_writes"
-"""Execution option of connections with a writing transaction."""
 
 _POSTGRES: Final = {
     "connect_timeout": 5,

@@ -169,7 +169,6 @@ class MemoryStore:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Transaction]:
-        """Yield the last committed state."""
         yield self._tables
 
     @asynccontextmanager

@@ -33,7 +33,6 @@ class SchemaValidator:
         self._parse = RecentlyParsed(_CACHED_CHARS)
 
     def request(self) -> "ValidationRequest":
-        """Start a request's deadline and budget."""
         return ValidationRequest(self._pool, self._parse, self._deadline_s)
 
 

@@ -98,7 +98,6 @@ def set_bounds() -> None:
 
 
 def serve(questions: BinaryIO, answers: BinaryIO) -> None:
-    """Answer requests until they end, or this worker does."""
     parse = RecentlyParsed(_CACHED_CHARS)
     while header := questions.read(LENGTH.size):
         (size,) = LENGTH.unpack(header)

@@ -1,7 +1,6 @@
 """Connect's schemas as JSON, like `org.apache.kafka.connect.json.JsonConverter`.
 
 Here: the envelope's schema.
-Not here: values (`json`).
 """
 
 import dataclasses

@@ -1,7 +1,7 @@
 """Reading a table's columns from a row.
 
 Here: a column's schema, name, reader and mask.
-Not here: rows and records (`records`), types (`columns`).
+Not here: records (`records`), types (`columns`).
 """
 
 from collections.abc import Callable, Collection, Mapping

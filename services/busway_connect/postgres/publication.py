@@ -32,7 +32,6 @@ _PUBLISHED_PARTS: Final = """SELECT p.schemaname, p.tablename, p.rowfilter, (SEL
         WHERE (n.nspname, c.relname) = (p.schemaname, p.tablename) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
         AND a.attname <> ALL (p.attnames))
     FROM pg_catalog.pg_publication_tables p WHERE p.pubname = %s"""
-"""Names of published tables, with row filter and omitted columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

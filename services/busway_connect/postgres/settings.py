@@ -57,7 +57,6 @@ _OPERATIONS: Final = frozenset({"c", "u", "d", "t", "none"})
 _SLOT: Final = re.compile(r"[a-z0-9_]{1,63}")
 _IN_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
 _SSL: Final = ("sslrootcert", "sslcert", "sslkey", "sslpassword")
-"""libpq's names after `database.`."""
 
 
 def _setting(

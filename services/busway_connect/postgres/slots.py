@@ -51,12 +51,6 @@ class PositionLost(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """A replication slot's state on the server.
-
-    Attributes:
-        active_pid: of the WAL sender that reads it, if any.
-    """
-
     plugin: str | None
     database: str | None
     lost: bool

@@ -87,7 +87,6 @@ def decimal_text_of(scale: int | None) -> Callable[[str], str]:
 
 
 def variable_scale_decimal(text: str) -> dict[str, Any]:
-    """For `numeric` without a scale: return the number with its scale."""
     digits, _, fraction = _finite(text).partition(".")
     fraction = fraction.rstrip("0")
     return {"scale": len(fraction), "value": twos_complement(whole(digits + fraction))}
@@ -120,7 +119,6 @@ def _days(year: int, month: int, day: int) -> int:
 
 
 def _moment(text: str) -> tuple[int, int]:
-    """Return (days since 1970, microseconds of the day)."""
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no date or timestamp in ISO form")

@@ -24,7 +24,7 @@ def create_app(worker: Worker) -> ASGIApp:
 
 
 class _Encoded:
-    """Routes by the raw path: `%2F` in a connector's name is no separator. Resources decode their part."""
+    """Routes by the raw path: `%2F` in a connector's name is no separator; resources decode."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -276,7 +276,6 @@ async def delete_offsets(request: Request) -> Response:
 
 
 async def get_topics(request: Request) -> Response:
-    """Return the topics that it has used (KIP-558)."""
     name = _name(request)
     return answer({name: {"topics": _worker(request).topics(name)}})
 

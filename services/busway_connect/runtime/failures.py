@@ -99,7 +99,6 @@ class Failures:
         self._producer = producer
         self.tolerated = 0
         self.dead_lettered = 0
-        """Of these, records in the dead-letter topic."""
 
     async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Retry an unreachable call up to `errors.retry.timeout`; then raise `Retriable`."""

@@ -58,7 +58,7 @@ class Surroundings:
     """Values that a worker passes to its runners.
 
     Attributes:
-        transactional_id: of a source by name; None if the worker uses no transactions.
+        transactional_id: of a source by name; None without transactions.
     """
 
     bootstrap: str

@@ -41,7 +41,6 @@ class CompactedTopic:
         self.topic = topic
         self.values: dict[bytes, Any] = {}
         self._read: dict[int, int] = {}
-        """Next offset by partition."""
         self._set_at: dict[bytes, tuple[int, int]] = {}
         """Partition and offset of values written here and not read back yet."""
 
@@ -76,7 +75,6 @@ class CompactedTopic:
 
 
 def encoded(value: Any) -> bytes:
-    """Return compact JSON, like Kafka Connect."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 

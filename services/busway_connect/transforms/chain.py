@@ -18,14 +18,13 @@ _OF_EVERY: Final = {"transforms": frozenset({"type", "predicate", "negate"}), "p
 
 class Classes(Protocol):
     def transform(self, name: str) -> type[Transform]:
-        """Return a transform; raises ValueError if there is none."""
+        """Return the class; raises ValueError if there is none."""
 
     def predicate(self, name: str) -> type[Predicate]:
-        """Return a predicate; raises ValueError if there is none."""
+        """Return the class; raises ValueError if there is none."""
 
 
 def aliases(config: Config, kind: str) -> list[str]:
-    """Return the names in `transforms` or `predicates`, in order."""
     return [alias.strip() for alias in config.get(kind, "").split(",") if alias.strip()]
 
 

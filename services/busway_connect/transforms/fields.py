@@ -20,7 +20,7 @@ _TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
 
 
 class RegexRouter(Transform):
-    """Routes records of topics that match `regex` as a whole to `replacement`. `$1` is the first group."""
+    """Routes topics that match `regex` as a whole to `replacement`; `$1` is the first group."""
 
     settings: ClassVar[tuple[Setting, ...]] = (
         Setting(name="regex", doc="Of the whole topic name", required=True),

@@ -19,7 +19,6 @@ _DELETED: Final = Field(name="__deleted", schema=Schema(type="string", optional=
 
 
 def is_envelope(schema: Schema | None, value: Any) -> bool:
-    """Return whether a value is Debezium's change envelope."""
     if schema is not None and schema.name is not None:
         return schema.name.endswith(".Envelope")
     return isinstance(value, Mapping) and {"op", "source"} <= value.keys() and ("after" in value or "before" in value)
