@@ -1,7 +1,6 @@
 """Use cases that validate a schema: register, look up, check.
 
-Here: reading the basis, validating against it, and writing if it is unchanged. Validation may take long, so it runs
-between transactions.
+Here: reading the basis, validating against it between transactions, as that may take long, and writing if unchanged.
 Not here: rules (`domain`), their execution (`validation`), other use cases (`service`).
 """
 

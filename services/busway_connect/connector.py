@@ -147,8 +147,8 @@ class Connector(Configurable):
 class Boundaries:
     """A source's transaction boundaries, with `transaction.boundary=connector` (KIP-618).
 
-    A request takes effect after a given record, or after all of the current `read`. After an abort the source is not
-    read again: its offsets are stored all the same.
+    A request takes effect after a given record, or after the current `read`. After an abort the source is not read
+    again: its offsets are stored all the same.
     """
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ _TELLING_CHARS_MIN: Final = 5
 
 
 class References:
-    """Keeps values of references out of messages, for any setting."""
+    """Keeps values of references out of messages."""
 
     def __init__(self, given: Mapping[str, str], resolved: Mapping[str, str]) -> None:
         changed = {name: text for name, text in resolved.items() if given.get(name) != text}

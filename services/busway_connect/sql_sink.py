@@ -1,7 +1,7 @@
 """The SQL sink: topics → tables, with setting names of Confluent's and Debezium's JDBC sinks.
 
 Here: mapping of records to rows.
-Not here: tables and statements (`sql_tables`), values (`sql_values`).
+Not here: tables (`sql_tables`), values (`sql_values`).
 
 Records are plain values or Debezium's envelopes, of which the row after the change is written. A tombstone or delete
 deletes the row with `delete.enabled=true`, which needs `primary.key.mode=record_key`. With a primary key writes are

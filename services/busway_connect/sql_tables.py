@@ -60,7 +60,7 @@ class Row:
 
     @property
     def shape(self) -> tuple[str, tuple[str, ...], tuple[str, ...] | None, bool]:
-        """Key of the statement: rows of equal shape share one."""
+        """Key of the statement, which rows of equal shape share."""
         return self.table, tuple(self.key), None if self.values is None else tuple(self.values), self.partial
 
 

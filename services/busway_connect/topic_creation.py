@@ -70,7 +70,6 @@ class Creation:
 
 
 def creation_problems(config: Config) -> dict[str, str]:
-    """Return errors of `topic.creation.*` by setting."""
     wrong = {}
     groups = _groups(config)
     for group in (*groups, _DEFAULT):

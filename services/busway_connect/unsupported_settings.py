@@ -1,8 +1,7 @@
 """Refusing unsupported settings by name.
 
 Here: all names of a connector's settings.
-Not here: supported names (`connector.Configurable`), transforms and predicates (`transforms.chain`), clients
-(`overrides`).
+Not here: supported names (`Configurable`), transforms (`transforms.chain`), clients (`overrides`).
 
 Kafka Connect ignores unknown settings. Here an unsupported setting of Kafka's class may be the one that masks a column,
 so the connector must not run; settings without effect are in `Configurable.inert`.

@@ -113,7 +113,6 @@ _NO_BOUNDARIES: Final = (
 
 
 def known_settings(connector: type[Connector]) -> list[_Known]:
-    """Return all settings of a connector, common ones first."""
     groups: list[tuple[str | None, tuple[Setting, ...]]] = [*_EVERY]
     groups += _SOURCE if issubclass(connector, Source) else _SINK
     groups.append((None, connector.settings))

@@ -3,8 +3,8 @@
 Here: Spark types of an Avro schema, and a function for `mapInArrow`.
 Not here: frame (`framing`), reasons (`avro`).
 
-Types are those of `from_avro`. A row costs a Python object for each field, about four times the CPU of the JVM's
-decoder. Unions of several types are refused, as fastavro does not say which was written.
+Types are those of `from_avro`. A row costs about four times the CPU of the JVM's decoder. Unions of several types are
+refused, as fastavro does not say which was written.
 """
 
 import io

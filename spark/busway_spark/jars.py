@@ -3,8 +3,8 @@
 Here: coordinates of the basic set and of Delta's, and one call to Maven.
 Not here: versions' reasons (docs/decisions/0004-spark-versions.md).
 
-Artifacts are named directly, without dependencies: Spark's parent pom refers to a repository that many networks cannot
-reach, and PySpark has the rest. Tested with PySpark 4.2.0 on Java 17.
+Artifacts are named without dependencies: Spark's parent pom refers to a repository that many networks cannot reach, and
+PySpark has the rest. Tested with PySpark 4.2.0 on Java 17.
 """
 
 import hashlib

@@ -1,7 +1,6 @@
 """Lag of streaming queries, for people and tools.
 
-Here: a Spark listener with figures for Prometheus and a callback, and publishing progress as committed offsets of a
-consumer group, for tools that show group lag.
+Here: a Spark listener with figures for Prometheus and a callback, and progress as a consumer group's offsets.
 Not here: reactions to lag.
 """
 # mypy: allow-subclassing-any

@@ -55,9 +55,8 @@ _KNOWN: Final = frozenset(
 _SET_BY_QUERIES: Final = ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME")
 """Environment variables of workers that Spark 4.2 sets for each query.
 
-It sets them without a lock, in a map shared by the session's queries and sent with every task. Two queries that both
-added a name at once left a map that no task could read (OptionalDataException); with the names present it keeps its
-shape.
+It sets them without a lock, in a map shared by the session's queries. Two queries that both added a name at once left a
+map that no task could read (OptionalDataException); with the names present it keeps its shape.
 """
 
 

@@ -1,7 +1,6 @@
 """Exactly-once writing to an analytics store.
 
-Here: streams and batches into Parquet and Delta, and the trigger of Real-Time Mode.
-Not here: rows.
+Here: streams and batches into Parquet and Delta, Real-Time Mode's trigger.
 
 Parquet: Spark's file sink logs each micro-batch's files in `_spark_metadata`; reading the folder as a whole ignores
 files left by killed tasks. Delta: each micro-batch is a transaction with the query's id and the batch's number, so a

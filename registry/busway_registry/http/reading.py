@@ -1,7 +1,7 @@
 """Reading request bodies within limits.
 
-Here: limits, media types, JSON. A body is checked as a whole and split into fields. Only requested fields become
-objects, up to a limit: a megabyte of `[],` makes a hundred megabytes of objects and a second of the event loop.
+Here: limits, media types, JSON. Only requested fields of a body become objects, up to a limit: a megabyte of `[],`
+makes a hundred megabytes of objects and a second of the event loop.
 Not here: the meaning of fields (`bodies`).
 """
 

@@ -43,7 +43,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """End of a transaction. `end_lsn` is the first byte after the commit record."""
+    """End of a transaction; `end_lsn` is the first byte after the commit record."""
 
     commit_lsn: int
     end_lsn: int

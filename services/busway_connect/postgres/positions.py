@@ -105,7 +105,6 @@ class InStream:
         return stored
 
     def has_whole(self, transaction_lsn: int) -> bool:
-        """Return whether the transaction of this commit record is complete."""
         return transaction_lsn < self.commit_lsn
 
     def handed_over(self, transaction_lsn: int, lsn: int, events: int) -> int | None:

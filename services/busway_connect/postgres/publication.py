@@ -51,11 +51,12 @@ def prepare_publication(connection: Connection, settings: Settings, tables: list
     """Create the publication if allowed. Check that it has all tables.
 
     Returns:
-        the tables under whose names changes are sent: a partitioned table or its partitions; a snapshot of both would
+        the tables under whose names changes are sent: a partitioned table or its partitions, as a snapshot of both
+            would
         duplicate rows.
 
     Raises:
-        ConfigInvalid: missing, lacks a captured table, or sends its changes under another name; the text has a remedy.
+        ConfigInvalid: missing, lacks a captured table, or sends its changes under another name.
     """
     name = sql.Identifier(settings.publication)
     listed = sql.SQL(", ").join(sql.Identifier(table.schema, table.name) for table in tables)

@@ -124,7 +124,6 @@ class Reader:
     # Start
 
     def _begin(self, catalog: Connection) -> tuple[InSnapshot | InStream, str | None]:
-        """Return the position, and a new slot's snapshot name."""
         settings, stored = self._settings, self._stored
         if settings.snapshot_mode not in _STREAMS:
             if isinstance(stored, InStream):
@@ -176,7 +175,6 @@ class Reader:
     # The snapshot
 
     def _snapshot(self, position: InSnapshot, exported: str | None, published: Mapping[TableId, Published]) -> InStream:
-        """Hand over the rows; return the stream's beginning."""
         catalog, settings = self._catalog, self._settings
         assert catalog is not None
         catalog.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")

@@ -1,7 +1,6 @@
 """The connector's settings, by Debezium's names.
 
 Here: defaults, parsing, checks, selection of tables and columns.
-Not here: use.
 """
 
 import base64

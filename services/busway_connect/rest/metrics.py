@@ -8,10 +8,10 @@ Not here: counting (`runtime.task_context`).
 | `busway_connect_worker_active` | | 1 while this worker works |
 | `busway_connect_connector_running` | connector, type | 1 while its task runs |
 | `busway_connect_connector_failed` | connector, type | 1 after its task failed for good |
-| `busway_connect_records_polled_total` | connector, type | records read from the source or the sink's topics |
+| `busway_connect_records_polled_total` | connector, type | read from the source or the sink's topics |
 | `busway_connect_records_written_total` | connector, type | acknowledged by the bus, or written by the sink |
-| `busway_connect_records_already_written_total` | connector, type | found in the topics after a restart, and not written again |
-| `busway_connect_records_tolerated_total` | connector, type | bad records passed over |
+| `busway_connect_records_already_written_total` | connector, type | found in the topics after a restart |
+| `busway_connect_records_tolerated_total` | connector, type | bad records skipped |
 | `busway_connect_dead_letters_total` | connector, type | of these, in the dead-letter topic |
 | `busway_connect_offset_commits_total` | connector, type | offset commits |
 | `busway_connect_task_restarts_total` | connector, type | automatic restarts of the task |

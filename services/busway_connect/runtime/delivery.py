@@ -64,7 +64,6 @@ class Reached:
         self._offsets[self._key] = (record.partition, record.offset)
 
     def join(self, later: "Reached") -> None:
-        """Advance to later offsets."""
         self._offsets.update(later._offsets)
 
     def take(self) -> list[tuple[Mapping[str, Any], Offset]]:

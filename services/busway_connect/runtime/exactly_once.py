@@ -7,13 +7,13 @@ A source with an order (`Source.position`), such as a write-ahead log, returns t
 offset. The stored offset lags behind the produced records, so a crash repeats some. Each record therefore has the
 header `__busway.source.position`: `["connector",epoch,{source partition},position,n]`, n counting records of one
 position. Before a run's first record to a topic, the worker reads its partitions backwards to this connector's last
-mark. The idempotent producer writes in order, so a record is dropped if its partition's last mark is at or after its
+mark. The idempotent producer writes in order, so a record is dropped if its partition's last mark is not before its
 own.
 
 Marks count only within one source partition and epoch. Altering or deleting offsets (KIP-875) raises the epoch, so that
 a reset source writes again. Where no mark counts, the record is written: possibly twice, never lost. That happens when
-a topic gets more partitions, when records at its end are deleted, or when a dead worker's request arrives after the new
-worker's check; only transactions prevent that (`transactional`).
+a topic gets more partitions, records at its end are deleted, or a dead worker's request arrives after the new worker's
+check; only transactions prevent that (`transactional`).
 """
 
 import json

@@ -1,7 +1,7 @@
 """Leadership as enforced by the storage topics: one worker of a group writes, earlier ones are fenced.
 
-Here: transactional ids, and the producer that writes configs in its own transactions, like a Kafka Connect leader's
-with `exactly.once.source.support` preparing or enabled.
+Here: transactional ids, and the producer that writes configs in transactions, like a Kafka Connect leader's with
+`exactly.once.source.support` preparing or enabled.
 Not here: electing the leader (`worker`).
 """
 

@@ -4,8 +4,8 @@ Here: states and transitions.
 Not here: the task's work (`source_task`, `sink_task`), requests (`worker`).
 
 After `Retriable` or an unreachable broker the task is RESTARTING and retried with delays up to
-`errors.retry.delay.max.ms`; other failures make it FAILED with its trace until a restart or change. The worker and
-other connectors are unaffected.
+`errors.retry.delay.max.ms`; other failures make it FAILED with its trace until a restart or change. Other connectors
+are unaffected.
 """
 
 import asyncio

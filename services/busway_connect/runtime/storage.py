@@ -1,10 +1,8 @@
 """The worker's persistent state: three compacted topics in Kafka Connect's formats.
 
-Here: keys and values, read to the end at start, written through.
+Here: keys and values, read to the end at start, written through. One worker of a group writes, so memory equals the
+topic. A source in transactions writes its offsets with its own producer, and reads them again when its task starts.
 Not here: their use (`worker`).
-
-One worker of a group writes, so memory equals the topic. A source in transactions writes its offsets with its own
-producer, and reads them again when its task starts.
 
 `connect-configs`: Kafka Connect's `connector-NAME`, `target-state-NAME`, `task-NAME-0`, `commit-NAME`, and Busway's
 `source-epoch-NAME` (see `exactly_once`), which Kafka Connect skips. `connect-offsets`: `["NAME",{partition}]`.

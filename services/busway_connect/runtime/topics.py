@@ -1,7 +1,7 @@
 """Topics created for connectors, dead-letter topics among them.
 
-Here: creating missing topics.
-Not here: settings (`busway_connect.topic_creation`), the worker's topics (`storage`).
+Here: creating missing ones.
+Not here: settings (`topic_creation`), the worker's topics (`storage`).
 """
 
 from busway import Admin, BrokerError, NewTopic

@@ -5,7 +5,7 @@ Not here: the loop (`source_task`), leadership (`worker`).
 
 A task takes over its predecessor's transactional id, which fences it and aborts its transaction, and only then reads
 the offsets. A worker that was frozen asks its group before and after taking the id; if it still takes it from the new
-leader, that one restarts from the committed offsets. Dead letters are outside the transaction and may be duplicated.
+leader, that one restarts from the committed offsets. Dead letters are outside the transaction and may repeat.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """JSON text → a checked schema tree, by the rules of Avro's Java parser.
 
-Here: syntax, names, references between named types, defaults.
+Here: syntax, names, references, defaults.
 Not here: compatibility, writing.
 
 Python's libraries accept schemas that Java refuses (duplicate fields, illegal names, wrong defaults) and refuse others

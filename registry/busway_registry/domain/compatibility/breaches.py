@@ -1,9 +1,10 @@
 """Breaches of a comparison and its cost, both bounded.
 
-Here: a request's budget, places in a schema, breaches in shared form: common subtrees are stored once and expanded when
-read. Types that refer twice to the previous one have a breach for each path, more than fits into memory; in this form
-they cost as much as their definitions.
+Here: a request's budget, places in a schema, breaches in shared form.
 Not here: the meaning of a breach (`avro`).
+
+Types that refer twice to the previous one have a breach for each path, more than fits into memory. In shared form,
+expanded when read, common subtrees are stored once and cost as much as their definitions.
 """
 
 from collections.abc import Callable, Iterator, Sequence
