@@ -160,7 +160,7 @@ class Boundaries:
         self._ask("commit", record)
 
     def abort(self, record: SourceRecord | None = None) -> None:
-        """Abort there. Committed readers then see none of the transaction."""
+        """Abort after this record, or after the current `read`; committed readers then see none of it."""
         self._ask("abort", record)
 
     def _ask(self, what: str, record: SourceRecord | None) -> None:

@@ -1,9 +1,10 @@
 """Record keys as text.
 
-Here: the key column: text unchanged, a registry-framed Avro key as JSON, decoded in Python workers.
+Here: the key column: text unchanged, a registry-framed Avro key as JSON.
 Not here: values (`avro`).
 
-Keys are Avro if the registry has `<topic>-key`, as registered by change data capture and Confluent's serializers.
+Keys are Avro if the registry has `<topic>-key`, as registered by change data capture and Confluent's serializers. They
+are small, so Python workers decode them with either source.
 """
 
 import asyncio

@@ -44,7 +44,7 @@ async def store_failed(request: Request, problem: Exception) -> Response:
 
 
 async def gone(request: Request, problem: Exception) -> Response:
-    """Log a client that disconnected during its request; the response is not read."""
+    """Log a client that disconnected during its request."""
     logger.info("%s %s: the client hung up", request.method, request.url.path)
     return answer(request, {"error_code": 400, "message": "the client hung up"}, 400)
 

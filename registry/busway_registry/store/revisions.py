@@ -44,8 +44,10 @@ def prepare(connection: Connection) -> bool:
 
 
 def migrate(connection: Connection) -> None:
-    """Run due migrations in the open transaction, one per process at a time: Alembic's `op` is a global. Raises
-    `StoreFailed` if newer.
+    """Run due migrations in the open transaction, one per process at a time: Alembic's `op` is a global.
+
+    Raises:
+        StoreFailed: the database is newer than this code.
     """
     from alembic import command
     from alembic.config import Config

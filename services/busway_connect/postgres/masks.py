@@ -70,7 +70,7 @@ class Mask:
 
 
 def _cut(text: str, units: int) -> str:
-    """Return the first Java characters. A split surrogate pair becomes a question mark, like in Java."""
+    """Return the first Java characters; a split surrogate pair becomes a question mark."""
     if len(text) * 2 <= units:
         return text
     return (

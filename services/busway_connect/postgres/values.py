@@ -14,7 +14,7 @@ from typing import Any, Final
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
 DATE_INFINITY: Final = 2_146_033_979
-"""Debezium's stream value of the date `infinity`; `-infinity` is its negative counterpart."""
+"""Debezium's stream value of the date `infinity`."""
 DATE_MINUS_INFINITY: Final = -2_147_472_691
 TIMESTAMP_INFINITY_MS: Final = 9_223_372_036_825_200_000
 TIMESTAMP_MINUS_INFINITY_MS: Final = -9_223_372_036_832_400_000
@@ -44,6 +44,7 @@ def boolean(text: str) -> bool:
 
 
 def binary(text: str) -> bytes:
+    """Parse bytea in hex form."""
     return bytes.fromhex(text[2:])
 
 
@@ -131,6 +132,7 @@ def _moment(text: str) -> tuple[int, int]:
 
 
 def date(text: str) -> int:
+    """Return days since 1970."""
     if text.endswith("infinity"):
         return DATE_MINUS_INFINITY if text[0] == "-" else DATE_INFINITY
     return _moment(text)[0]

@@ -1,4 +1,4 @@
-"""The routes as one application."""
+"""Routes of the REST API."""
 
 from typing import Any, Final
 

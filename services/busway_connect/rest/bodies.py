@@ -116,7 +116,7 @@ async def too_large(request: Request, problem: Exception) -> Response:
 
 
 async def gone(request: Request, problem: Exception) -> Response:
-    """Log a client that disconnected during its request; the response is not read."""
+    """Log a client that disconnected during its request."""
     return answer({"error_code": 400, "message": "the client hung up"}, 400)
 
 

@@ -29,7 +29,7 @@ _KEY_BYTES_MAX: Final = 256
 _HEADER_BYTES_MAX: Final = 300
 """Limit of header texts in a too large dead letter; longer ones are cut, keys above `_KEY_BYTES_MAX` omitted."""
 _TRACE_CHARS_MAX: Final = 16 * 1024
-"""Limit of a trace: some hundred frames. A status of a thousand failed connectors can still be returned."""
+"""Limit of a trace: some hundred frames, so that a status of a thousand failed connectors is possible."""
 Headers = tuple[tuple[str, bytes | None], ...]
 
 

@@ -280,7 +280,7 @@ class Worker(RebalanceListener):
         return runner is None
 
     async def _check(self, config: Mapping[str, str]) -> None:
-        """Validate in a thread, as the work grows with the request; one at a time, to use one thread at most."""
+        """Validate in a thread, as the work grows with the request; one at a time."""
         kind = self.class_of(config)
         try:
             async with self._one_check:
