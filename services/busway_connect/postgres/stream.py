@@ -61,7 +61,6 @@ class Stream:
 
     @property
     def commit_lsn(self) -> int:
-        """End of the last complete transaction."""
         return self._commit_lsn
 
     def feed(self, lsn: int, message: pgoutput.Any, now_ns: int) -> list[SourceRecord]:

@@ -120,6 +120,7 @@ def _days(year: int, month: int, day: int) -> int:
 
 
 def _moment(text: str) -> tuple[int, int]:
+    """Return (days since 1970, microseconds of the day)."""
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no date or timestamp in ISO form")

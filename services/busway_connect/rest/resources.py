@@ -289,7 +289,7 @@ async def reset_topics(request: Request) -> Response:
 
 
 async def list_plugins(request: Request) -> Response:
-    """List connectors; with `connectorsOnly=false` also others."""
+    """List connectors; with `connectorsOnly=false` also transforms and converters."""
     plugins = _worker(request).plugins
     infos = plugins.connectors()
     if request.query_params.get("connectorsOnly", "true").lower() == "false":

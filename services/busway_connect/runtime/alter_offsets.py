@@ -22,6 +22,7 @@ Changes: TypeAlias = Sequence[tuple[Mapping[str, Any], Offset | None]]
 
 
 async def store_offsets(offsets: OffsetStore, name: str, changes: Changes | None) -> None:
+    """Store offsets; None removes all."""
     chosen = _chosen(offsets, name, changes)
     await asyncio.gather(*(offsets.put(name, partition, offset) for partition, offset in chosen))
 

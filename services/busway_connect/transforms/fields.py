@@ -1,6 +1,6 @@
 """`RegexRouter`, `ReplaceField` and `InsertField` of Kafka Connect.
 
-Here: their effect on topic, key, value and schemas, each schema changed once. Settings have Kafka's names.
+Here: their effect on topic, key, value and schemas, each schema changed once.
 """
 
 import dataclasses
