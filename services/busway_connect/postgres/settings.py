@@ -32,7 +32,7 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "snapshot.isolation.mode": ("serializable", "repeatable_read"),
     "snapshot.locking.mode": ("none",),
 }
-"""Settings with fixed values; with a single one, others are unsupported, as its error says."""
+"""Settings with fixed values; with a single one, others are unsupported."""
 _FLAGS: Final = (
     "tombstones.on.delete", "slot.drop.on.stop", "include.unknown.datatypes", "extended.headers.enabled",
 )  # fmt: skip
