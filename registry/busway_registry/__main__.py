@@ -1,7 +1,7 @@
 """`python -m busway_registry [PORT [DATABASE]]`: a registry in a process of its own, started by programs.
 
 Here: the minimum for a supervisor.
-Not here: the command line for people (`busway registry`).
+Not here: the command line (`busway registry`).
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Imports of the `busway` command.
 
-Here: names. Only commands that start a registry import this module.
+Here: names; only commands that start a registry import this module.
 """
 
 import asyncio
@@ -16,9 +16,8 @@ from busway_registry.server import RegistryServer
 __all__ = ["CANNOT_START", "RegistryConfig", "RegistryServer", "parse_level", "run"]
 
 CANNOT_START = (BadSetting, RegistryError, CannotListen, OSError)
-"""Errors that prevent a start. Each text has the cause and a remedy."""
+"""Errors that prevent a start; each text has cause and remedy."""
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine to its end."""
     asyncio.run(main)

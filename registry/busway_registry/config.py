@@ -1,7 +1,7 @@
 """The registry's settings.
 
 Here: names, defaults and checks.
-Not here: their sources (`busway.cli`, `__main__`).
+Not here: the command line (`busway.cli`, `__main__`).
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,6 @@ class RegistryConfig:
         port: 0 takes a free one.
         compatibility_level: default level (Confluent: `schema.compatibility.level`).
         mutable_mode: modes may be changed (Confluent: `mode.mutability`).
-        insecure: the network is trusted.
     """
 
     database: str = "sqlite+aiosqlite:///registry.db"
@@ -57,7 +56,7 @@ class RegistryConfig:
 
 
 def _with_driver(database: str) -> str:
-    """Return SQLAlchemy's URL with the registry's asyncio driver for that database."""
+    """Return SQLAlchemy's URL with the registry's asyncio driver."""
     scheme, colon, rest = database.partition(":")
     driver = _DRIVERS.get(scheme)
     if not colon or driver is None:

@@ -1,8 +1,7 @@
 """Use cases that validate a schema: register, look up, check.
 
-Here: reading the basis, validating against it, and writing if it is unchanged. Validation may take long, so it runs
-between transactions, never inside one.
-Not here: the rules (`domain`), their execution (`validation`), use cases that only read or delete (`service`).
+Here: reading the basis, validating against it between transactions, as that may take long, and writing if unchanged.
+Not here: rules (`domain`), their execution (`validation`), other use cases (`service`).
 """
 
 import asyncio
@@ -31,7 +30,7 @@ _AT_ONCE: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Basis:
-    """The state of the store that a validation is based on. Valid while the store's is equal."""
+    """The store's state that a validation is based on; valid while the store's is equal."""
 
     rules: Rules
     versions: tuple[Version, ...]
@@ -46,12 +45,6 @@ class _Basis:
 
 
 class Registrar:
-    """Validates schemas against registered ones.
-
-    Args:
-        now_ms: clock, milliseconds since 1970.
-    """
-
     def __init__(
         self, store: Store, settings: Settings, judge: SchemaValidator, now_ms: Callable[[], int], max_schema_chars: int
     ) -> None:
@@ -175,7 +168,7 @@ class Registrar:
         """Return the schema's breaches at the subject's level; empty if compatible.
 
         Args:
-            subject: to compare with; a missing one is compatible with everything.
+            subject: a missing one is compatible with everything.
             version: to compare with, `LATEST`, or None for all that the level names.
 
         Raises:
@@ -203,7 +196,7 @@ class Registrar:
     async def _basis(
         self, tx: Transaction, subject: str, request: SchemaRequest, before: _Basis | None = None
     ) -> _Basis:
-        """Read the basis. The latest schema is taken from `before` while the versions are equal."""
+        """Read the basis; the latest schema is taken from `before` while the versions are equal."""
         rules = await self._settings.rules(tx, subject)
         versions = tuple(await tx.versions(subject))
         if request.references:
@@ -226,7 +219,7 @@ class Registrar:
     async def _compare(
         self, judging: ValidationRequest, artifact: Artifact, basis: _Basis, live: Sequence[Version]
     ) -> list[str] | None:
-        """Return the breaches. None if a version to compare with was deleted meanwhile."""
+        """Return the breaches; None if a version to compare with was deleted meanwhile."""
         level = basis.rules.level
         wanted = live[::-1] if level.transitive else live[-1:]
         if level is Level.NONE:

@@ -1,6 +1,6 @@
 """Resolving a schema's references in a store.
 
-Here: the version of a reference, and the texts.
+Here: versions and texts.
 Not here: their meaning (`domain`).
 """
 
@@ -19,7 +19,7 @@ _MOST_CHARS: Final = 4_000_000
 
 
 async def with_numbers(tx: Transaction, request: SchemaRequest) -> SchemaRequest:
-    """Replace latest by the latest live version's number in references."""
+    """Replace latest by the live version's number in references."""
     references = []
     for reference in request.references:
         version = reference.version

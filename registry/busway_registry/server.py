@@ -1,7 +1,6 @@
 """The registry as a server: the composition root.
 
 Here: joining store, use cases and HTTP; start and stop.
-Not here: sockets (`busway.net`).
 """
 
 from contextlib import AsyncExitStack
@@ -26,12 +25,6 @@ class NoStore(OSError):
 
 
 class RegistryServer:
-    """A registry that serves HTTP in this event loop.
-
-    Raises:
-        NoStore: the database is unusable.
-    """
-
     def __init__(self, config: RegistryConfig, machine: Machine = OS) -> None:
         self.config = config
         try:
@@ -53,12 +46,11 @@ class RegistryServer:
 
     @property
     def database(self) -> str:
-        """Database URL without secrets."""
         return _shown(self.config.database)
 
     @property
     def judging(self) -> list[int]:
-        """Ids of processes that validate large schemas. None before the first large one."""
+        """Ids of processes that validate large schemas; None before the first."""
         return self._pool.pids
 
     async def start(self) -> None:
@@ -81,7 +73,6 @@ class RegistryServer:
             self._running = starting.pop_all()
 
     async def stop(self) -> None:
-        """Finish current requests, then close."""
         await self._running.aclose()
 
     async def __aenter__(self) -> "RegistryServer":
@@ -111,7 +102,6 @@ def _shown(database: str) -> str:
 
 
 def open_store(database: str) -> Store:
-    """Return the store for a database URL, not opened yet."""
     if database == "memory:":
         return MemoryStore()
     from busway_registry.store.sql import SqlStore  # slow to import

@@ -1,7 +1,7 @@
 """The registry's use cases: register, look up, check, read, delete.
 
 Here: those that read and delete, each in one transaction of a `Store`.
-Not here: those that validate a schema (`registration`), HTTP (`http`), SQL (`store`), rules (`domain`).
+Not here: those that validate (`registration`), HTTP (`http`), SQL (`store`), rules (`domain`).
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -29,12 +29,6 @@ _AT_ONCE: Final = 8
 
 
 class Registry:
-    """The registry's use cases.
-
-    Args:
-        now_ms: clock, milliseconds since 1970.
-    """
-
     def __init__(
         self,
         store: Store,
@@ -61,27 +55,20 @@ class Registry:
     async def register(
         self, subject: str, request: SchemaRequest, *, normalize: bool = False, force: bool = False
     ) -> Registered:
-        """See `Registrar.register`."""
         return await self._registrar.register(subject, request, normalize=normalize, force=force)
 
     async def look_up(
         self, subject: str, request: SchemaRequest, *, normalize: bool = False, deleted: bool = False
     ) -> Registered:
-        """See `Registrar.look_up`."""
         return await self._registrar.look_up(subject, request, normalize=normalize, deleted=deleted)
 
     async def check(
         self, subject: str, request: SchemaRequest, version: int | None, *, normalize: bool = False
     ) -> list[str]:
-        """See `Registrar.check`."""
         return await self._registrar.check(subject, request, version, normalize=normalize)
 
     async def schema(self, schema_id: int) -> StoredSchema:
-        """Return the schema of an id.
-
-        Raises:
-            RegistryError: 40403, none.
-        """
+        """Return a schema by id; raises 40403, none."""
         async with self._store.read() as tx:
             schema = await tx.schema(schema_id)
             if schema is None:
@@ -89,33 +76,24 @@ class Registry:
             return schema
 
     async def schemas_with_guid(self, guid: str) -> list[StoredSchema]:
-        """Return schemas with that GUID; currently at most one."""
+        """Return schemas by GUID; currently at most one."""
         async with self._store.read() as tx:
             return await tx.schemas_with_guid(guid)
 
     async def highest_id(self) -> int:
-        """Return the largest id in use."""
         async with self._store.read() as tx:
             return await tx.highest_id()
 
     async def uses(
         self, schema_id: int, *, deleted: bool = False, subject: str | None = None, part: Part = WHOLE
     ) -> list[Version]:
-        """Return versions with a schema, of all subjects or one.
-
-        Raises:
-            RegistryError: 40403, no such schema.
-        """
+        """Return a schema's versions, of all subjects or one; raises 40403, no such schema."""
         async with self._store.read() as tx:
             await self._check_there(tx, schema_id)
             return await tx.versions_of_schema(schema_id, deleted=deleted, subject=subject, part=part)
 
     async def subjects_of(self, schema_id: int, *, deleted: bool = False, part: Part = WHOLE) -> list[str]:
-        """Return names of the subjects with a schema.
-
-        Raises:
-            RegistryError: 40403, no such schema.
-        """
+        """Return names of a schema's subjects; raises 40403, no such schema."""
         async with self._store.read() as tx:
             await self._check_there(tx, schema_id)
             return await tx.subjects_of_schema(schema_id, deleted=deleted, part=part)
@@ -146,11 +124,7 @@ class Registry:
             return await tx.subjects(prefix, deleted, part)
 
     async def versions(self, subject: str, deleted: Deleted = Deleted.LEFT_OUT, part: Part = WHOLE) -> list[int]:
-        """Return version numbers, ascending.
-
-        Raises:
-            RegistryError: 40401, the subject has none of that kind.
-        """
+        """Return version numbers, ascending; raises 40401, the subject has none of that kind."""
         async with self._store.read() as tx:
             numbers = await tx.version_numbers(subject, deleted, part)
             if not numbers and not (part.offset and await tx.version_numbers(subject, deleted, Part(limit=1))):
@@ -158,11 +132,7 @@ class Registry:
             return numbers
 
     async def version(self, subject: str, number: int, *, deleted: bool = False) -> Registered:
-        """Return a version; `LATEST` is the newest.
-
-        Raises:
-            RegistryError: 40401 no subject; 40402 no such version.
-        """
+        """Return a version, with `LATEST` the newest; raises 40401 no subject, 40402 no such version."""
         async with self._store.read() as tx:
             return await self._registered(tx, await self._version(tx, subject, number, deleted=deleted))
 
@@ -186,11 +156,7 @@ class Registry:
             raise errors.schema_not_found()
 
     async def referenced_by(self, subject: str, number: int, *, deleted: bool = False, part: Part = WHOLE) -> list[int]:
-        """Return ids of the schemas that refer to a version.
-
-        Raises:
-            RegistryError: 40401 no subject; 40402 no such version.
-        """
+        """Return ids of schemas that refer to a version; raises 40401 no subject, 40402 no such version."""
         async with self._store.read() as tx:
             version = await self._version(tx, subject, number, deleted=deleted)
             return await tx.referenced_by(subject, version.version, deleted=deleted, part=part)

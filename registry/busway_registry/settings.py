@@ -1,7 +1,7 @@
 """Compatibility levels and modes of subjects and the registry.
 
 Here: reading, setting and inheriting them.
-Not here: applying them (`service`, `registration`).
+Not here: use (`service`, `registration`).
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,6 @@ _NOT_SERVED: Final = (
     "validateRules",
 )
 SETTINGS: Final = (*_KNOWN, *_NOT_SERVED)
-"""All fields of Confluent's `/config`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,25 +46,20 @@ class Rules:
 
     @property
     def level(self) -> Level:
-        """Compatibility level."""
         return Level(self.config["compatibilityLevel"])
 
     @property
     def normalizes(self) -> bool:
-        """Whether schemas are normalised by default."""
         return bool(self.config.get("normalize"))
 
 
 class Settings:
-    """The `/config` and `/mode` resources."""
-
     def __init__(self, store: Store, default_level: Level = Level.BACKWARD, *, mutable_mode: bool = True) -> None:
         self._store = store
         self._default = default_level
         self._mutable_mode = mutable_mode
 
     async def rules(self, tx: Transaction, subject: str) -> "Rules":
-        """Return a subject's effective settings."""
         settings = await tx.settings(subject)
         config = {
             "compatibilityLevel": self._default.value,
@@ -78,15 +72,10 @@ class Settings:
         return Rules(mode=mode, config=config)
 
     async def mode(self, tx: Transaction, subject: str) -> Mode:
-        """Return a subject's effective mode."""
         return (await self.rules(tx, subject)).mode
 
     async def get_config(self, subject: str = GLOBAL, *, default_to_global: bool = False) -> Json:
-        """Return a subject's own settings, or the effective ones.
-
-        Raises:
-            RegistryError: 40408, the subject has none.
-        """
+        """Return a subject's own settings, or the effective ones; raises 40408, it has none."""
         async with self._store.read() as tx:
             if subject == GLOBAL or default_to_global:
                 return (await self.rules(tx, subject)).config
@@ -98,7 +87,7 @@ class Settings:
             return own
 
     async def put_config(self, subject: str, body: Mapping[str, Any]) -> Json:
-        """Change the fields in the body, null clears one. Return the fields changed.
+        """Change the fields in the body, null clears one; return the fields changed.
 
         Raises:
             RegistryError: 42203 no such level; 42205 read-only, or an unsupported setting.
@@ -123,11 +112,7 @@ class Settings:
         return {name: echo[name] for name in _KNOWN if echo.get(name) is not None}
 
     async def delete_config(self, subject: str = GLOBAL) -> Json:
-        """Remove the settings; return the old ones.
-
-        Raises:
-            RegistryError: 40401, the subject had none.
-        """
+        """Remove the settings; return the old ones. Raises 40401, the subject had none."""
         async with self._store.write() as tx:
             if not (await self.mode(tx, subject)).writable:
                 raise not_permitted(_read_only(subject))
@@ -138,11 +123,7 @@ class Settings:
             return own or {"compatibilityLevel": self._default.value}
 
     async def get_mode(self, subject: str = GLOBAL, *, default_to_global: bool = False) -> Mode:
-        """Return a subject's own mode, or the effective one.
-
-        Raises:
-            RegistryError: 40409, the subject has none.
-        """
+        """Return a subject's own mode, or the effective one; raises 40409, it has none."""
         async with self._store.read() as tx:
             if subject != GLOBAL and not default_to_global:
                 own = await tx.setting("mode", subject)
@@ -179,11 +160,7 @@ class Settings:
                     await tx.remove_schema(version.schema_id)
 
     async def delete_mode(self, subject: str = GLOBAL) -> Mode:
-        """Remove the mode; return the old one.
-
-        Raises:
-            RegistryError: 40401, the subject had none.
-        """
+        """Remove the mode; return the old one. Raises 40401, the subject had none."""
         self._check_mutable()
         async with self._store.write() as tx:
             own = await tx.setting("mode", subject)
@@ -210,5 +187,4 @@ def _read_only(subject: str) -> str:
 
 
 def read_only(subject: str) -> RegistryError:
-    """Make the refusal of a write to a read-only subject."""
     return not_permitted(_read_only(subject))

@@ -1,6 +1,6 @@
 """Imports of the `busway` command.
 
-Here: names. Only commands that start a worker import this module.
+Here: names; only commands that start a worker import this module.
 """
 
 import asyncio
@@ -16,15 +16,11 @@ from busway_connect.server import ConnectServer
 __all__ = ["CANNOT_START", "ConnectServer", "WorkerConfig", "read_properties", "run"]
 
 CANNOT_START = (BadSetting, StorageUnfit, BuswayError, OSError)
-"""Errors that prevent a start. Each text has the cause and a remedy."""
+"""Errors that prevent a start; each text has cause and remedy."""
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Read a properties file: `name=value` lines, `#` for comments.
-
-    Raises:
-        BadSetting: another line.
-    """
+    """Read a properties file: `name=value` lines, `#` for comments; raises `BadSetting` for others."""
     properties = {}
     for number, line in enumerate(path.read_text().splitlines(), 1):
         text = line.strip()
@@ -38,5 +34,4 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine to its end."""
     asyncio.run(main)

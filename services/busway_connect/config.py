@@ -1,7 +1,7 @@
 """The worker's settings, by Kafka Connect's names.
 
 Here: names, defaults, checks.
-Not here: connectors' settings (`validation`), sources of settings (`busway.cli`).
+Not here: connectors' settings (`validation`), the command line (`busway.cli`).
 """
 
 import logging
@@ -43,15 +43,14 @@ class WorkerConfig:
         offset_storage_partitions, status_storage_partitions: of created topics.
         replication_factor: of created topics; -1 takes the broker's default.
         converters: `key.converter`, `value.converter` and settings with these prefixes; connectors may override them.
-        host, port: of the REST API; beyond this machine only with `insecure`, as it has no authentication. Port 0 takes
-            a free one.
+        host, port: of the REST API; beyond this machine only with `insecure`, as it has no authentication. Port 0: a
+            free one.
         advertised_host: address for others, and the first half of the worker's id.
-        offset_flush_interval_ms: interval of storing source offsets (Kafka Connect: 60000); shorter means less is read
-            again.
-        task_shutdown_timeout_ms: a task that does not stop within this time is cancelled.
-        session_timeout_ms, heartbeat_interval_ms: a worker silent for so long is replaced by one that stands by.
+        offset_flush_interval_ms: of storing source offsets (Kafka Connect: 60000); shorter means less is read again.
+        task_shutdown_timeout_ms: a task still running after it is cancelled.
+        session_timeout_ms, heartbeat_interval_ms: a worker silent for so long is replaced.
         plugin_modules: Python modules with users' connectors.
-        clients: settings with `producer.` and `consumer.` for the clients of all connectors; see `overrides`.
+        clients: `producer.` and `consumer.` settings of all connectors; see `overrides`.
         providers: `config.providers` and settings with this prefix; see `providers`.
         exactly_once_source_support: enabled: sources write records and offsets in transactions. preparing: only configs
             are written so; all workers of a group must be preparing before the first is enabled (KIP-618).

@@ -1,6 +1,6 @@
-"""Connectors: a `Source` reads records from an external system, a `Sink` writes to one.
+"""Interface of connectors: a `Source` reads an external system, a `Sink` writes to one.
 
-Here: the interface between runtime and connectors.
+Here: the interface.
 Not here: the runtime (`worker`, `rest`), connectors.
 """
 
@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 from busway_connect.schema import Schema
 
 Offset = Mapping[str, Any]
-"""A source's position as JSON: `{"lsn": 123, …}`; opaque to the runtime."""
+"""A source's position as JSON, such as `{"lsn": 123}`; opaque to the runtime."""
 Config = Mapping[str, str]
-"""A connector's settings by name, as text."""
+"""A connector's settings, as text."""
 
 
 class ConfigInvalid(ValueError):
-    """Missing or invalid settings. `errors` has a message for each, as in the validate call."""
+    """Missing or invalid settings; `errors` has a message for each."""
 
     def __init__(self, errors: Mapping[str, str]) -> None:
         super().__init__("; ".join(f"{name}: {text}" for name, text in errors.items()))
@@ -33,11 +33,10 @@ class SourceRecord:
     """A source's record.
 
     Attributes:
-        topic: destination.
         key, key_schema, value, value_schema: None for none; a value of None is a tombstone.
         partition: key of the source's offsets, such as `{"server": "bank"}`.
         offset: a source started with it continues after this record.
-        timestamp_ms: of the record; None for now.
+        timestamp_ms: None for now.
     """
 
     topic: str
@@ -53,8 +52,6 @@ class SourceRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkRecord:
-    """A converted record of a topic."""
-
     topic: str
     partition: int
     offset: int
@@ -68,8 +65,6 @@ class SinkRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """A connector's setting, as in the validate call and in consoles."""
-
     name: str
     doc: str
     default: str | None = None
@@ -80,20 +75,18 @@ class Setting:
 
 @dataclass(slots=True)
 class Progress:
-    """A task's figures for status and metrics. The connector writes, the runtime reads."""
+    """A task's figures for status and metrics, written by the connector."""
 
     notes: dict[str, Any] = field(default_factory=dict)
 
 
 class Configurable:
-    """A class made from settings: a connector, converter, transform or predicate. Unsupported settings are refused by
-    name.
+    """A class made from settings: connector, converter, transform or predicate.
 
     Attributes:
-        settings: supported ones, as listed by the REST API.
-        fixed: settings of Kafka's class with the only accepted values, in lower case, which match the built-in
-            behaviour.
-        inert: settings of Kafka's class that are accepted without effect, and why records stay the same.
+        settings: supported ones, as listed by the REST API; others are refused by name.
+        fixed: settings of Kafka's class with the only accepted values, in lower case: the built-in behaviour.
+        inert: settings of Kafka's class without effect, and why records stay the same.
     """
 
     settings: ClassVar[tuple[Setting, ...]] = ()
@@ -103,7 +96,7 @@ class Configurable:
 
     @classmethod
     def serves(cls, name: str) -> bool:
-        """Return whether a setting is supported; covers names that `settings` cannot list."""
+        """Return whether a setting is supported, also if not listed in `settings`."""
         return any(setting.name == name for setting in cls.settings)
 
     @classmethod
@@ -118,7 +111,7 @@ class Configurable:
 
 
 class Connector(Configurable):
-    """A kind of connector. Each connector has one task, as its data is ordered.
+    """A kind of connector, with one task, as its data is ordered.
 
     Attributes:
         class_names: values of `connector.class`, by default module and name; the first is displayed.
@@ -154,8 +147,8 @@ class Connector(Configurable):
 class Boundaries:
     """A source's transaction boundaries, with `transaction.boundary=connector` (KIP-618).
 
-    A request takes effect once the records of the current `read` are sent, or after a given record of it. After an
-    abort the source is not read again: its offsets are stored all the same.
+    A request takes effect after a given record, or after the current `read`. After an abort the source is not read
+    again: its offsets are stored all the same.
     """
 
     def __init__(self) -> None:
@@ -167,7 +160,7 @@ class Boundaries:
         self._ask("commit", record)
 
     def abort(self, record: SourceRecord | None = None) -> None:
-        """Abort after this record, or after the current `read`. Committed readers then see none of it."""
+        """Abort after this record, or after the current `read`; committed readers then see none of it."""
         self._ask("abort", record)
 
     def _ask(self, what: str, record: SourceRecord | None) -> None:
@@ -175,11 +168,7 @@ class Boundaries:
         asked.add(what)
 
     def due(self, record: SourceRecord | None = None) -> str | None:
-        """Take the request here: commit, abort, or None.
-
-        Raises:
-            ValueError: both were requested.
-        """
+        """Take the request here: commit, abort, or None. Raises ValueError if both were requested."""
         if record is None:
             asked, self._of_batch = self._of_batch, set()
             self._of_records.clear()
@@ -195,7 +184,7 @@ class Source(Connector):
     """Reads outside into topics: `start`, repeated `read` and `committed`, `stop`.
 
     Attributes:
-        boundaries: of its transactions, if it sets them; otherwise None.
+        boundaries: of its transactions; None if it sets none.
     """
 
     boundaries: Boundaries | None = None
@@ -210,11 +199,11 @@ class Source(Connector):
 
     @classmethod
     def defines_boundaries(cls, config: Config) -> bool:
-        """Return whether it can set transaction boundaries (`boundaries`)."""
+        """Return whether it can set `boundaries`."""
         return False
 
     async def start(self, offsets: Sequence[tuple[Mapping[str, Any], Offset]]) -> None:
-        """Connect, and continue after these offsets (source partition → offset). Empty at the first start.
+        """Connect, and continue after these offsets (source partition → offset; empty at the first start).
 
         Raises:
             ConfigInvalid: a setting turned out wrong.
@@ -223,51 +212,42 @@ class Source(Connector):
         raise NotImplementedError
 
     async def read(self) -> Sequence[SourceRecord]:
-        """Return the next records in order. Empty after waiting about half a second.
-
-        Raises:
-            Retriable: the external system became unreachable.
-        """
+        """Return the next records in order; empty after about half a second. Raises `Retriable`."""
         raise NotImplementedError
 
     def position(self, offset: Offset) -> Sequence[int | str] | None:
         """Return an offset's position in the source's order. It never decreases within a source partition.
 
-        With it nothing is duplicated after a crash (see `runtime.exactly_once`). The source then guarantees to return
-        the same records in the same order when started with the same offsets, and records of one position in one
-        `read`. None: no guarantee, and records since the stored offset are repeated.
+        It prevents duplicates after a crash (see `runtime.exactly_once`). The source then guarantees the same records
+        in the same order after the same offsets, and records of one position in one `read`. None: records since the
+        stored offset are repeated.
         """
         return None
 
     @classmethod
     def offset_problem(cls, config: Config, partition: Mapping[str, Any], offset: Offset) -> str | None:
-        """Return what is wrong with an offset that a user wants stored. None if valid or unknown."""
+        """Return what is wrong with a user's offset; None if valid or unknown."""
         return None
 
     async def committed(self, offset: Offset) -> None:
-        """Note that the offset is stored. The external system may discard records up to it."""
+        """Note that the offset is stored; the external system may discard records up to it."""
 
 
 class Sink(Connector):
     """Reads topics, writes outside: `start`, repeated `write`, `stop`.
 
-    Offsets are committed after `write` returns, so records may repeat but are not lost; a sink that must not write
-    twice makes writes idempotent.
+    Offsets are committed after `write` returns: records may repeat but are not lost, so writes should be idempotent.
     """
 
     async def start(self) -> None:
-        """Connect.
-
-        Raises:
-            ConfigInvalid, Retriable: as `Source.start`.
-        """
+        """Connect. Errors as in `Source.start`."""
         raise NotImplementedError
 
     async def write(self, batch: Sequence[SinkRecord]) -> None:
         """Write all records, in order for each key.
 
         Raises:
-            Retriable: the records are fine and will be written again.
+            Retriable: all will be written again.
             RecordRefused: this record can never be written.
         """
         raise NotImplementedError

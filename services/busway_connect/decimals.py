@@ -12,11 +12,7 @@ DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 
 
 def scale_of(schema: Schema) -> int:
-    """Return the digits after the point.
-
-    Raises:
-        ValueError: missing in the schema.
-    """
+    """Return the digits after the point; raises ValueError if missing in the schema."""
     text = dict(schema.parameters).get("scale")
     if text is None:
         raise ValueError(f"Invalid Decimal schema: scale parameter not found in {schema.parameters}")
@@ -24,11 +20,7 @@ def scale_of(schema: Schema) -> int:
 
 
 def decimal_to_bytes(value: decimal.Decimal, scale: int) -> bytes:
-    """Return the shortest two's complement of value x 10^scale.
-
-    Raises:
-        ValueError: more digits after the point, or not a number.
-    """
+    """Return the shortest two's complement of value x 10^scale; raises ValueError for more digits or no number."""
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         raise ValueError(f"{value} is no decimal number")
@@ -40,6 +32,5 @@ def decimal_to_bytes(value: decimal.Decimal, scale: int) -> bytes:
 
 
 def decimal_from_bytes(data: bytes | bytearray, scale: int) -> decimal.Decimal:
-    """Return the number with exactly `scale` digits after the point."""
     unscaled = int.from_bytes(data, "big", signed=True)
     return decimal.Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))

@@ -1,8 +1,7 @@
 """Lines of a file ↔ a topic: Kafka's example connectors, with their names and settings.
 
 Here: `FileStreamSource` and `FileStreamSink`, for trials and tests. A truncated file is read from its start. Workers
-need `plugin.modules=busway_connect.file_stream`, as with these any client of the REST API can read and write the
-worker's files.
+need `plugin.modules=busway_connect.file_stream`, as with these REST clients can read and write the worker's files.
 """
 
 import asyncio
@@ -19,8 +18,6 @@ _STRING: Final = Schema(type="string")
 
 
 class FileStreamSource(Source):
-    """Makes each line of a file a record."""
-
     class_names: ClassVar[tuple[str, ...]] = ("org.apache.kafka.connect.file.FileStreamSourceConnector",)
     settings: ClassVar[tuple[Setting, ...]] = (
         Setting(name="file", doc="Source filename.", required=True, importance="HIGH"),
@@ -47,11 +44,9 @@ class FileStreamSource(Source):
         return None
 
     async def start(self, offsets: Sequence[tuple[Mapping[str, Any], Offset]]) -> None:
-        """Continue after the last line read."""
         self._position = next((int(at["position"]) for partition, at in offsets if partition == self._partition), 0)
 
     def position(self, offset: Offset) -> Sequence[int | str]:
-        """Return the byte position."""
         return [int(offset["position"])]
 
     async def read(self) -> Sequence[SourceRecord]:
@@ -90,7 +85,6 @@ class FileStreamSource(Source):
         return records
 
     async def stop(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -109,14 +103,12 @@ class FileStreamSink(Sink):
         self._file: IO[str] | None = None
 
     async def start(self) -> None:
-        """Open the file at its end."""
         try:
             self._file = await asyncio.to_thread(Path(self.config["file"]).open, "a", encoding="utf-8")
         except OSError as problem:
             raise Retriable(f"{self.config['file']} cannot be written: {problem.strerror}") from None
 
     async def write(self, batch: Sequence[SinkRecord]) -> None:
-        """Append."""
         await asyncio.to_thread(self._write, "".join(f"{record.value}\n" for record in batch))
 
     def _write(self, text: str) -> None:
@@ -129,7 +121,6 @@ class FileStreamSink(Sink):
             raise Retriable(f"{self.config['file']} cannot be written: {problem.strerror}") from None
 
     async def stop(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -69,19 +69,13 @@ def _options(given: Mapping[str, str], table: Mapping[str, Callable[[str], Any]]
 
 
 def producer_options(config: Config) -> dict[str, Any]:
-    """Return options for `Producer`.
-
-    Raises:
-        ValueError: an invalid one.
-    """
+    """Return options for `Producer`; raises ValueError if one is invalid."""
     return _options(_given(config, _PRODUCER), _OF_PRODUCER)
 
 
 def consumer_options(config: Config, session_timeout_ms: int = ConsumerOptions().session_timeout_ms) -> dict[str, Any]:
-    """Return options for a sink's `Consumer`: from the beginning, without auto commit.
-
-    Raises:
-        ValueError: an invalid one.
+    """Return options for a sink's `Consumer` (from the beginning, no auto commit); raises ValueError if one is
+    invalid.
     """
     given = {name: text for name, text in _given(config, _CONSUMER).items() if name != LOOK_EVERY}
     options = {
@@ -96,7 +90,6 @@ def consumer_options(config: Config, session_timeout_ms: int = ConsumerOptions()
 
 
 def look_every_s(config: Config) -> float:
-    """Return a sink's interval of looking for new topics."""
     return float(config.get(f"{_CONSUMER}{LOOK_EVERY}", _LOOK_EVERY_MS)) / 1000
 
 
@@ -125,7 +118,7 @@ def _session(config: Config) -> dict[str, str]:
 
 
 def inherited(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the worker's `producer.*`, `consumer.*` and `admin.*` as connectors' overrides."""
+    """Return the worker's `producer.*`, `consumer.*` and `admin.*` as overrides."""
     prefixes = {prefix.removesuffix("override."): prefix for prefix in PREFIXES}
     return {
         prefix + name.removeprefix(short): text

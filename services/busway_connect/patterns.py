@@ -1,8 +1,9 @@
 """Regular expressions from the REST API, matched in bounded time.
 
 Here: compiling and matching.
-Not here: the matched names. Python's `re` holds the interpreter lock during a match, and `(a+)+$` would block the
-worker practically for ever; `regex` has the same syntax, releases the lock, and has a timeout.
+
+Python's `re` holds the interpreter lock during a match, and `(a+)+$` would block the worker practically for ever;
+`regex` has the same syntax, releases the lock, and has a timeout.
 """
 
 from typing import Final
@@ -12,9 +13,9 @@ import regex
 PATTERN_CHARS_MAX: Final = 1024
 """Limit of an expression; compiling takes time, too."""
 LIST_CHARS_MAX: Final = 16 * 1024
-"""Limit of a comma-separated list of expressions: some hundred names."""
+"""Limit of a comma-separated list: some hundred names."""
 MATCH_TIMEOUT_S: Final = 0.02
-"""Limit for a name of at most a few hundred characters. Sane expressions take microseconds."""
+"""Limit for a name of at most a few hundred characters; sane expressions take microseconds."""
 _CACHED_NAMES: Final = 1000
 
 
@@ -23,15 +24,11 @@ class BadPattern(ValueError):
 
 
 class TooLong(ValueError):
-    """A match took too long. The text has the expression and a remedy."""
+    """A match took too long; the text has the expression and a remedy."""
 
 
 class Pattern:
-    """A compiled expression with cached results.
-
-    Raises:
-        BadPattern: invalid.
-    """
+    """A compiled expression with cached results; raises `BadPattern`."""
 
     def __init__(self, text: str, *, ignore_case: bool = False) -> None:
         if len(text) > PATTERN_CHARS_MAX:
@@ -44,11 +41,7 @@ class Pattern:
         self._known: dict[str, regex.Match[str] | TooLong | None] = {}
 
     def match(self, name: str) -> regex.Match[str] | None:
-        """Match the whole name.
-
-        Raises:
-            TooLong: not within the limit; cached as well.
-        """
+        """Match the whole name; raises `TooLong` beyond the limit, which is cached as well."""
         if name not in self._known:
             if len(self._known) >= _CACHED_NAMES:
                 self._known.clear()

@@ -1,8 +1,9 @@
 """Classes of connectors, converters, transforms and predicates by name.
 
-Here: Kafka's class names, full or short, and loading users' modules.
-Not here: the classes. A name in a request never imports anything: classes are built in or in modules of the worker's
-settings. All are loaded at start, as imports block the event loop.
+Here: Kafka's class names, full or short, and users' modules.
+
+A name in a request never imports anything: classes are built in or in modules of the worker's settings. All are loaded
+at start, as imports block the event loop.
 """
 
 import importlib
@@ -22,10 +23,10 @@ _BUILT_IN: Final = (
     "busway_connect.sql_sink",
     "busway_connect.postgres",
 )
-"""Modules with connectors. One with missing dependencies is left out, and reported when requested."""
+"""Modules with connectors. One with missing dependencies is reported when requested."""
 _ON_REQUEST: Final = {"FileStreamSource": "busway_connect.file_stream", "FileStreamSink": "busway_connect.file_stream"}
-"""Connectors that only a worker's settings can enable. They give clients of the REST API access to the worker's files;
-Kafka removed them from its class path, too (3.1.1).
+"""Connectors that only a worker's settings can enable, as they give REST clients access to the worker's files. Kafka
+removed them from its class path, too (3.1.1).
 """
 _KAFKA_NAMES: Final = {
     "io.debezium.transforms.ExtractNewRecordState": ("busway_connect.transforms.unwrap", "ExtractNewRecordState"),
@@ -51,7 +52,7 @@ _KINDS: Final[dict[type[Configurable], str]] = {
     Connector: "connector",
 }
 _INTERFACES: Final = frozenset(interface.__module__ for interface in (Connector, Converter, Transform))
-"""Modules of base classes, which plugins import; not plugins themselves."""
+"""Modules of base classes, which plugins import."""
 
 
 class NoSuchPlugin(ValueError):
@@ -60,8 +61,6 @@ class NoSuchPlugin(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginInfo:
-    """A class as listed by the REST API."""
-
     class_name: str
     kind: str
     version: str
@@ -71,7 +70,7 @@ class Plugins:
     """The worker's plugin classes.
 
     Args:
-        modules: of users, with subclasses of `Source`, `Sink`, `Transform`, `Predicate` or `Converter`.
+        modules: of users, with subclasses of the interfaces.
 
     Raises:
         BadSetting: a module cannot be imported or has none of these.
@@ -123,11 +122,7 @@ class Plugins:
         return len(classes)
 
     def connector(self, name: str) -> type[Connector]:
-        """Return a connector by full or short class name, `Connector` optional.
-
-        Raises:
-            NoSuchPlugin: none.
-        """
+        """Return a connector by full or short class name, `Connector` optional; raises `NoSuchPlugin`."""
         for plugin in self._connectors:
             for known in plugin.names():
                 simple = known.rpartition(".")[2]
@@ -142,27 +137,15 @@ class Plugins:
         )
 
     def converter(self, name: str) -> type[Converter]:
-        """Return the converter of a class name.
-
-        Raises:
-            NoSuchPlugin: none.
-        """
+        """Return a converter; raises `NoSuchPlugin`."""
         return self._find(name, Converter)
 
     def transform(self, name: str) -> type[Transform]:
-        """Return the transform of a class name.
-
-        Raises:
-            NoSuchPlugin: none.
-        """
+        """Return a transform; raises `NoSuchPlugin`."""
         return self._find(name, Transform)
 
     def predicate(self, name: str) -> type[Predicate]:
-        """Return the predicate of a class name.
-
-        Raises:
-            NoSuchPlugin: none.
-        """
+        """Return a predicate; raises `NoSuchPlugin`."""
         return self._find(name, Predicate)
 
     def _find(self, name: str, base: type[T]) -> type[T]:
@@ -183,7 +166,6 @@ class Plugins:
         return sorted(infos, key=lambda info: (info.kind, info.class_name))
 
     def others(self) -> list[PluginInfo]:
-        """List predicates, transforms and converters."""
         return [
             PluginInfo(class_name=name, kind=shown, version="")
             for base, shown in _KINDS.items()
@@ -193,5 +175,4 @@ class Plugins:
 
 
 def kind_of(connector: type[Connector]) -> str:
-    """Return `source` or `sink`."""
     return "source" if issubclass(connector, Source) else "sink"

@@ -2,9 +2,10 @@
 
 Here: the worker's `config.providers.*`, and replacing `${PROVIDER:KEY}` and `${PROVIDER:PATH:KEY}` in connectors'
 settings, so that requests, topics and responses have no passwords.
-Not here: stored and displayed settings, which keep the references. Clients of the REST API can read all that a provider
-reads, so each needs a limit in the worker's settings: `allowed.paths` for files, `allowlist.pattern` for the
-environment.
+Not here: stored and displayed settings, which keep the references.
+
+REST clients can read all that a provider reads, so each needs a limit in the worker's settings: `allowed.paths` for
+files, `allowlist.pattern` for the environment.
 """
 
 import os

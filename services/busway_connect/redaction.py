@@ -1,7 +1,6 @@
 """Hiding passwords in messages on settings.
 
 Here: hiding them, and the values behind providers' references.
-Not here: making messages.
 """
 
 import re
@@ -9,14 +8,12 @@ from collections.abc import Mapping
 from typing import Final
 
 HIDDEN: Final = "[hidden]"
-"""Kafka's replacement of a password."""
 _SECRET: Final = re.compile(r"password|secret|jaas|token|user\.info|salt", re.IGNORECASE)
 _PASSWORD_BEGINS: Final = re.compile(r"://[^/:@]*:")
 _PASSWORD_PARAMETER: Final = re.compile(r"([?&;](?:ssl)?password=)[^&;]*", re.IGNORECASE)
 
 
 def shown(name: str, text: str) -> str:
-    """Return a setting's value for messages."""
     if _SECRET.search(name):
         return HIDDEN
     # Split at @ first: one expression for the whole takes hours for a megabyte of "://:", blocking everything.
@@ -38,7 +35,7 @@ _TELLING_CHARS_MIN: Final = 5
 
 
 class References:
-    """Keeps values of references out of messages, for any setting."""
+    """Keeps values of references out of messages."""
 
     def __init__(self, given: Mapping[str, str], resolved: Mapping[str, str]) -> None:
         changed = {name: text for name, text in resolved.items() if given.get(name) != text}
@@ -53,8 +50,8 @@ class References:
             }
 
     def redacted(self, name: str, text: str) -> str:
-        """Return a message with references instead of values. If part of a value would remain, only that the setting is
-        invalid.
+        """Return a message with references instead of values; only that the setting is invalid, if part of a value
+        would remain.
         """
         text = self.hidden(text)
         if not self._shows(text):
@@ -64,7 +61,6 @@ class References:
         return f"Invalid value{given} for configuration {name}: it cannot be what the reference stands for, which is not shown"
 
     def hidden(self, text: str) -> str:
-        """Replace values by references."""
         for value, reference in self._whole.items():
             text = text.replace(value, reference)
         return text

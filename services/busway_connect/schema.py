@@ -1,9 +1,11 @@
 """Kafka Connect's data model.
 
 Here: `Schema` and its fields, as plain values.
-Not here: bytes (`converters`). Values are Python's int, float, str, bytes, bool, None, dict for structs and maps, list
-for arrays, in the form that the schema's `name` prescribes (Debezium's `io.debezium.time.MicroTimestamp` is an int64 of
-microseconds). Source: Apache Kafka's `org.apache.kafka.connect.data` and its `JsonConverter`.
+Not here: bytes (`converters`).
+
+Values are Python's int, float, str, bytes, bool, None, dict for structs and maps, list for arrays, in the form that the
+schema's `name` prescribes (Debezium's `io.debezium.time.MicroTimestamp` is an int64 of microseconds). Source: Apache
+Kafka's `org.apache.kafka.connect.data` and its `JsonConverter`.
 """
 
 from dataclasses import dataclass
@@ -16,8 +18,6 @@ Type: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A member of a struct."""
-
     name: str
     schema: "Schema"
 
@@ -27,7 +27,6 @@ class Schema:
     """The type of a value.
 
     Attributes:
-        type: Kafka Connect's name.
         optional: None is a value.
         name, version, parameters: semantic type, such as `org.apache.kafka.connect.data.Decimal` with its scale.
         default: for missing fields; `has_default` tells a default of None from none.

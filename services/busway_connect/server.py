@@ -1,7 +1,6 @@
 """A worker as a server: the composition root.
 
 Here: joining worker and REST API; start and stop.
-Not here: sockets (`busway.net`).
 """
 
 import asyncio
@@ -17,8 +16,6 @@ from busway_connect.runtime.worker import Worker
 
 
 class ConnectServer:
-    """A worker with its REST API in this event loop."""
-
     def __init__(self, config: WorkerConfig) -> None:
         self.config = config
         self._port: int | None = None
@@ -34,12 +31,11 @@ class ConnectServer:
 
     @property
     def worker(self) -> Worker:
-        """Available after the start."""
         assert self._worker is not None, "the worker has not started"
         return self._worker
 
     async def start(self) -> None:
-        """Listen, then join the group. Return once the worker works or stands by.
+        """Listen, then join the group; return once the worker works or stands by.
 
         Raises:
             CannotListen: the address is unavailable.

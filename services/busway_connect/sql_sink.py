@@ -1,11 +1,11 @@
 """The SQL sink: topics → tables, with setting names of Confluent's and Debezium's JDBC sinks.
 
 Here: mapping of records to rows.
-Not here: tables and statements (`sql_tables`), values (`sql_values`).
+Not here: tables (`sql_tables`), values (`sql_values`).
 
 Records are plain values or Debezium's envelopes, of which the row after the change is written. A tombstone or delete
-deletes the row with `delete.enabled=true`, which needs `primary.key.mode=record_key`. With a primary key every write
-can be repeated: `upsert` overwrites the row, `insert` keeps the existing one. Columns with Debezium's placeholder for
+deletes the row with `delete.enabled=true`, which needs `primary.key.mode=record_key`. With a primary key writes are
+repeatable: `upsert` overwrites the row, `insert` keeps the existing one. Columns with Debezium's placeholder for
 unavailable values stay unchanged.
 """
 
@@ -43,12 +43,12 @@ _OTHER_NAMES: Final = {
 _KAFKA: Final = ("__connect_topic", "__connect_partition", "__connect_offset")
 _BATCH: Final = 500
 _PASSING: Final = frozenset({"08", "25", "40", "53", "55", "57", "58"})
-"""Temporary SQLSTATE classes. Connection, read-only server, serialization, resources, lock unavailable, operator
+"""Temporary SQLSTATE classes: connection, read-only server, serialization, resources, lock unavailable, operator
 intervention, system error.
 """
 _INTERRUPT_EVERY_S: Final = 0.5
 _INTERRUPTS: Final = 20
-"""Limit of interrupts. After these the write is abandoned, as the server does not respond."""
+"""Limit of interrupts; then the write is abandoned, as the server does not respond."""
 _FORBIDDEN: Final = "42501"
 _REFUSED_STATES: Final = ("28", "3D")
 """SQLSTATE classes of refused logins: authentication, missing database."""
@@ -58,12 +58,9 @@ _REFUSED_WORDS: Final = (
 )  # fmt: skip
 """Texts of refused logins without a SQLSTATE, as from libpq while connecting."""
 _BAD_VALUE: Final = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
-"""Exceptions of Python or the driver for an impossible value."""
 
 
 class JdbcSink(Sink):
-    """See the module."""
-
     class_names: ClassVar[tuple[str, ...]] = (
         "io.debezium.connector.jdbc.JdbcSinkConnector",
         "io.confluent.connect.jdbc.JdbcSinkConnector",
@@ -137,7 +134,6 @@ class JdbcSink(Sink):
 
     @classmethod
     def validate(cls, config: Config) -> dict[str, str]:
-        """Return errors by setting."""
         read = _read(config)
         wrong = {
             name: f"is one of {', '.join(choices)}, not {read[name]!r}"
@@ -170,7 +166,6 @@ class JdbcSink(Sink):
         return wrong
 
     async def start(self) -> None:
-        """Connect."""
         try:
             self._engine = create_engine(self._url, pool_pre_ping=True)
             self._dialect = self._engine.dialect.name
@@ -230,7 +225,7 @@ class JdbcSink(Sink):
                 raise RecordRefused(index, _said(problem)) from None
 
     def _judge(self, problem: Exception) -> None:
-        """Raise failures that no record causes. Temporary ones, an unfit table, a missing right."""
+        """Raise failures that no record causes: temporary ones, an unfit table, a missing right."""
         if isinstance(problem, ConfigInvalid):
             raise problem
         state = str(getattr(getattr(problem, "orig", None), "sqlstate", None) or "")
@@ -346,7 +341,7 @@ class JdbcSink(Sink):
 
 
 def _read(config: Config) -> dict[str, str]:
-    """Return settings by Debezium's names with defaults; accepts Confluent's names."""
+    """Return settings by Debezium's names with defaults."""
     given = {
         "connection.username": config.get("connection.user"),
         "primary.key.mode": config.get("pk.mode"),

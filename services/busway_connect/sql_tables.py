@@ -1,7 +1,6 @@
 """Database tables for the SQL sink: reflecting, creating, widening, writing.
 
-Here: SQLAlchemy's part: reflection, `CREATE TABLE`, `ALTER TABLE … ADD COLUMN`, statements for each insert mode; SQLite
-and PostgreSQL.
+Here: SQLAlchemy's part, and statements for each insert mode; SQLite and PostgreSQL.
 Not here: mapping records to rows (`sql_sink`).
 """
 
@@ -26,7 +25,7 @@ _CANCEL_S: Final = 2.0
 
 
 _OWN_FORM: Final = (types.JSON, types.Uuid, types.ARRAY)
-"""Column types with values in the database's form, such as JSON text. SQLAlchemy would convert them."""
+"""Column types with values in the database's form, such as JSON text, which SQLAlchemy would convert."""
 
 
 class _AsItIs(types.UserDefinedType[Any]):
@@ -36,7 +35,6 @@ class _AsItIs(types.UserDefinedType[Any]):
 
 
 def _has_more_digits(value: Decimal, kind: types.Numeric[Any]) -> bool:
-    """Return whether a value has more decimal places than the column."""
     if isinstance(kind, types.Float) or kind.scale is None or kind.precision is None:
         return False
     _, digits, exponent = value.as_tuple()
@@ -49,7 +47,7 @@ class Row:
     """A record's effect on a table.
 
     Attributes:
-        table: name, with its schema before a dot if any.
+        table: name, after its schema and a dot if any.
         values: of the other columns; None deletes the row.
         partial: missing columns keep their values in an existing row.
     """
@@ -62,7 +60,7 @@ class Row:
 
     @property
     def shape(self) -> tuple[str, tuple[str, ...], tuple[str, ...] | None, bool]:
-        """Key of the statement: rows of equal shape share one."""
+        """Key of the statement, which rows of equal shape share."""
         return self.table, tuple(self.key), None if self.values is None else tuple(self.values), self.partial
 
 
@@ -74,7 +72,6 @@ class Tables:
     """Writes rows.
 
     Args:
-        mode: insert, upsert or update.
         evolve: create missing tables and columns.
     """
 
@@ -89,7 +86,6 @@ class Tables:
         self._statements: dict[Any, Executable] = {}
 
     def forget(self) -> None:
-        """Clear cached tables: the database may have changed."""
         self._known.clear()
         self._statements.clear()
 
@@ -110,7 +106,7 @@ class Tables:
         Raises:
             Interrupted: `interrupt` was called; nothing is written.
             ConfigInvalid: a table or a column is missing and may not be created.
-                sqlalchemy.exc.SQLAlchemyError: an error of the database.
+            sqlalchemy.exc.SQLAlchemyError: an error of the database.
         """
         for row in rows:
             self._ready(row)

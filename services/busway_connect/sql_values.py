@@ -1,7 +1,7 @@
 """Fields of Connect's data model as columns: type and value.
 
 Here: schemas → SQLAlchemy types, wire forms (days, microseconds, unscaled bytes) → Python's dates and decimals.
-Not here: tables and statements (`sql_tables`).
+Not here: tables (`sql_tables`).
 """
 
 import datetime as dt
@@ -73,7 +73,6 @@ _PER_DAY: Final[Mapping[str, int]] = {
     for name, (kind, _) in _NAMED.items()
     if isinstance(kind, types.DateTime | types.Time) and not name.endswith("ZonedTimestamp")
 }
-"""Units per day of types that count units."""
 _INFINITIES: Final[Mapping[str, Mapping[int, str]]] = {
     "io.debezium.time.Date": {DATE_INFINITY: "infinity", DATE_MINUS_INFINITY: "-infinity"},
     "io.debezium.time.Timestamp": {
@@ -94,7 +93,7 @@ def _day_text(days: int) -> str:
 
 
 def _beyond_python(name: str, value: Any) -> str | None:
-    """Return PostgreSQL's text of values outside Python's types: infinities, far years, 24:00. None for others."""
+    """Return PostgreSQL's text of values outside Python's types (infinities, far years, 24:00), or None."""
     if isinstance(value, str):
         if value.endswith("infinity"):
             return value
@@ -145,7 +144,7 @@ def column_type(schema: Schema | None, value: Any, dialect: str) -> Kind:
 
 
 def _exact_type(dialect: str, precision: str | None = None, scale: int = 0) -> Kind:
-    """Return the numeric type. Without a precision unlimited, as a guess could refuse or round values."""
+    """Return the numeric type; without a precision unlimited, as a guess could refuse or round values."""
     if dialect == "sqlite":
         return types.Text()  # SQLite would store a float
     if precision is None or not precision.isdecimal() or not 0 <= scale <= int(precision) <= _PRECISION_MAX:

@@ -1,11 +1,10 @@
 """Topics created for connectors: `topic.creation.*` (KIP-158).
 
 Here: reading and checking those settings.
-Not here: creating a topic (`runtime.topics`).
+Not here: creating (`runtime.topics`).
 
-A topic's settings are those of the first of `topic.creation.groups` whose `include` matches its whole name and whose
-`exclude` does not, otherwise `default`. Missing partitions and replication factor come from `default`, then from the
-broker.
+The first of `topic.creation.groups` counts whose `include` matches the whole name and whose `exclude` does not,
+otherwise `default`. Missing partitions and replication factor come from `default`, then from the broker.
 """
 
 import re
@@ -39,19 +38,12 @@ class Group:
     configs: Mapping[str, str]
 
     def takes(self, topic: str) -> bool:
-        """Return whether the group includes a topic."""
         if self.include is None or not self.include.fullmatch(topic):
             return False
         return self.exclude is None or not self.exclude.fullmatch(topic)
 
 
 class Creation:
-    """Creation of a connector's topics.
-
-    Args:
-        config: checked by `creation_problems`.
-    """
-
     def __init__(self, config: Config) -> None:
         self._groups: list[Group] = []
         if any(name.startswith(_PREFIX) for name in config):
@@ -78,7 +70,6 @@ class Creation:
 
 
 def creation_problems(config: Config) -> dict[str, str]:
-    """Return errors of `topic.creation.*` by setting."""
     wrong = {}
     groups = _groups(config)
     for group in (*groups, _DEFAULT):

@@ -1,6 +1,6 @@
 """`transaction.boundary` of a source: where its transactions end (KIP-618).
 
-Here: the settings' names and values.
+Here: names and values.
 Not here: ending a transaction (`runtime.transactional`).
 """
 
@@ -14,5 +14,4 @@ BOUNDARIES: Final = ("INTERVAL", "POLL", "CONNECTOR")
 
 
 def boundary_of(config: Config) -> str:
-    """Return the connector's `transaction.boundary`, in capitals."""
     return config.get(BOUNDARY, "poll").strip().upper()

@@ -1,8 +1,7 @@
 """Refusing unsupported settings by name.
 
-Here: checking all names of a connector's settings.
-Not here: supported names (`connector.Configurable`); those of transforms and predicates (`transforms.chain`) and
-clients (`overrides`), checked where they are read.
+Here: all names of a connector's settings.
+Not here: supported names (`Configurable`), transforms (`transforms.chain`), clients (`overrides`).
 
 Kafka Connect ignores unknown settings. Here an unsupported setting of Kafka's class may be the one that masks a column,
 so the connector must not run; settings without effect are in `Configurable.inert`.
@@ -21,11 +20,7 @@ _CREATION: Final = "topic.creation."
 
 
 def unserved(plugins: Plugins, connector: type[Connector], config: Config, common: Collection[str]) -> dict[str, str]:
-    """Return the reasons of refused settings by name.
-
-    Args:
-        common: settings of every connector of this kind.
-    """
+    """Return the reasons of refused settings by name."""
     wrong = {}
     for name, text in config.items():
         if name in common or name.startswith(_ELSEWHERE):
@@ -42,7 +37,7 @@ def unserved(plugins: Plugins, connector: type[Connector], config: Config, commo
 
 
 def unserved_of_converter(plugins: Plugins, config: Config, name: str, text: str) -> str | None:
-    """Return why a setting under `key.converter` or `value.converter` is refused. None if accepted."""
+    """Return why a setting under `key.converter` or `value.converter` is refused; None if accepted."""
     if name in CONVERTERS:
         return None
     converter = next((candidate for candidate in CONVERTERS if name.startswith(f"{candidate}.")), None)

@@ -1,7 +1,7 @@
 """Checking a connector's settings, as in `PUT /connector-plugins/{class}/config/validate`.
 
 Here: common settings, types, Kafka Connect's error texts.
-Not here: a connector's own settings (`Connector.settings`, `Connector.validate`).
+Not here: a connector's own settings (`Connector`).
 """
 
 import re
@@ -113,7 +113,6 @@ _NO_BOUNDARIES: Final = (
 
 
 def known_settings(connector: type[Connector]) -> list[_Known]:
-    """Return all settings of a connector, common ones first."""
     groups: list[tuple[str | None, tuple[Setting, ...]]] = [*_EVERY]
     groups += _SOURCE if issubclass(connector, Source) else _SINK
     groups.append((None, connector.settings))
@@ -218,7 +217,7 @@ def _wrong(setting: Setting, text: str | None) -> list[str]:
 
 
 def converter_problems(plugins: Plugins, config: Config) -> dict[str, list[str]]:
-    """Return errors of `key.converter`, `value.converter` and their settings. For connectors and the worker."""
+    """Return errors of `key.converter`, `value.converter` and their settings, of connectors or the worker."""
     problems: dict[str, list[str]] = {}
     for name in CONVERTERS:
         if name in config:
@@ -237,11 +236,7 @@ def converter_problems(plugins: Plugins, config: Config) -> dict[str, list[str]]
 
 
 def check_worker(plugins: Plugins, converters: Config) -> None:
-    """Check the worker's converters at start.
-
-    Raises:
-        BadSetting: an invalid converter, or an unsupported setting.
-    """
+    """Check the worker's converters at start; raises `BadSetting` if invalid or unsupported."""
     texts = {name: wrong[0] for name, wrong in converter_problems(plugins, converters).items()}
     for name, text in converters.items():
         why = unserved_of_converter(plugins, converters, name, text)
@@ -293,11 +288,7 @@ def check(
     *,
     transactions: bool = False,
 ) -> None:
-    """Raise the errors of `problems`.
-
-    Raises:
-        BadConfig: any error.
-    """
+    """Raise the errors of `problems` as `BadConfig`."""
     texts = [
         text
         for wrong in problems(plugins, connector, config, given, transactions=transactions).values()
@@ -311,7 +302,6 @@ def check(
 
 
 def definition(known: _Known) -> dict[str, Any]:
-    """Describe a setting for the REST API."""
     setting = known.setting
     return {
         "name": setting.name,

@@ -1,7 +1,7 @@
 """Spark on Busway: topics as typed DataFrames.
 
-The names listed here are public, and `busway_spark.session.session`, which makes a session. Each is imported on first
-use: Spark's workers import parts of this package very often, and never need PySpark's session.
+Public: the names listed here, and `busway_spark.session.session`. Each is imported on first use: Spark's workers import
+parts of this package very often, and never need PySpark's session.
 """
 
 import importlib

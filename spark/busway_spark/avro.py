@@ -4,8 +4,7 @@ Here: the columns `schema_id`, `event` and `error`, decoded with each record's w
 Not here: asking the registry (`schemas`), decoding without Spark's Avro module (`avro_python`).
 
 Spark's `from_avro` hides failures: an unknown schema id becomes null, a damaged body a struct of nulls. So the reader
-schema gets an extra field with a default, which is null in damaged records only. A null value is a tombstone, neither
-decoded nor damaged.
+schema gets an extra field with a default, which is null in damaged records only. A null value is a tombstone.
 """
 
 import json
@@ -24,7 +23,7 @@ OnError = Literal["keep", "fail"]
 OnUnknown = Literal["keep", "stop"]
 Decoder = Literal["jvm", "python"]
 UNKNOWN_MARK: Final = "busway-unknown-schema-id="
-"""Prefix of the unknown id in the failure that stops a query. `supervise` searches for it."""
+"""Prefix of the unknown id in the failure that stops a query; `supervise` searches for it."""
 _UNFRAMED: Final = "not framed: expected a zero byte and a schema id of four bytes"
 
 
@@ -43,7 +42,6 @@ def decode_avro(
     Args:
         frame: has the binary column `column`, and `topic`, `partition` and `offset` for error messages.
         schemas: writers' schemas by id, and the reader schema of all records; missing fields get its defaults.
-        column: name of the binary column.
         on_error: keep undecodable rows, with the reason in `error`, or fail the query at the first.
         on_unknown: treat a schema id missing in `schemas` as an undecodable row, or stop the query, so that it can
             continue with more schemas.
@@ -52,7 +50,7 @@ def decode_avro(
 
     Returns:
         `frame` with the columns `schema_id` (bigint, null for a tombstone or an unframed value), `event` (struct of the
-        reader's fields, null if not decoded) and `error` (null, or why the record was not decoded).
+        reader's fields, null if not decoded) and `error` (null, or why not decoded).
 
     Raises:
         NoColumns: the decoder cannot make columns of the schema.
@@ -96,7 +94,7 @@ def _chain(cases: list[tuple[Column, Column]], otherwise: Column) -> Column:
 def _once(decoded: Column) -> Column:
     """Prevent the optimizer from decoding twice.
 
-    It would copy the decoding into each filter on the event or the error. It moves nothing across a non-deterministic
+    It would copy the decoding into each filter on the event or the error, but moves nothing across a non-deterministic
     expression, such as the partition's number.
     """
     return F.when(F.spark_partition_id() >= 0, decoded)
@@ -147,5 +145,4 @@ def _judged(
 
 
 def nullable(schema: Any) -> bool:
-    """Return whether a field of this schema may be null."""
     return schema == "null" or (isinstance(schema, list) and "null" in schema)

@@ -1,9 +1,10 @@
 """Decoding framed Avro with fastavro in Spark's Python workers, for sessions without Spark's Avro module.
 
 Here: Spark types of an Avro schema, and a function for `mapInArrow`.
-Not here: frame (`framing`), reasons (`avro`). Types are those of `from_avro`. A row costs a Python object for each
-field, about four times the CPU of the JVM's decoder. Unions of several types are refused, as fastavro does not say
-which was written.
+Not here: frame (`framing`), reasons (`avro`).
+
+Types are those of `from_avro`. A row costs about four times the CPU of the JVM's decoder. Unions of several types are
+refused, as fastavro does not say which was written.
 """
 
 import io
@@ -49,11 +50,7 @@ _WIDENED: Final[dict[frozenset[str], T.DataType]] = {
 
 
 def spark_type(schema: Any, namespace: str = "", named: dict[str, T.DataType] | None = None) -> T.DataType:
-    """Return the Spark type of an Avro schema, like `from_avro`.
-
-    Raises:
-        NoColumns: a union of several types.
-    """
+    """Return the Spark type of an Avro schema, like `from_avro`; raises `NoColumns` for a union of several types."""
     named = {} if named is None else named
     if isinstance(schema, str):
         if schema in _PRIMITIVES:
@@ -102,7 +99,6 @@ def _union(members: list[Any], namespace: str, named: dict[str, T.DataType]) -> 
 
 
 def _plain(schema: Any) -> Any:
-    """Remove logical types that Spark leaves in their written form."""
     if isinstance(schema, list):
         return [_plain(item) for item in schema]
     if not isinstance(schema, dict):
@@ -119,11 +115,7 @@ def _plain(schema: Any) -> Any:
 
 
 def decode_in_python(frame: DataFrame, schemas: Schemas, column: str) -> DataFrame:
-    """Return `frame` with `_event`, including the field that marks decoded records.
-
-    Raises:
-        NoColumns: see `spark_type`.
-    """
+    """Return `frame` with `_event`, including the field that marks decoded records. Errors as in `spark_type`."""
     reader = json.loads(schemas.reader)
     fields = spark_type(reader)
     assert isinstance(fields, T.StructType)

@@ -1,10 +1,10 @@
 """Record batches as Arrow columns, without a Python object for each record.
 
-Here: finding the records of many batches at once, and extracting fields with NumPy and Arrow.
-Not here: fetching batches (`busway.read_batches`), Spark's interface (`source`).
+Here: finding the records of many batches at once, extracting fields with NumPy and Arrow.
+Not here: fetching (`busway.read_batches`), Spark's interface (`source`).
 
-Only the lengths that chain the records are read one by one; other varints are decoded together. Arrow extracts keys and
-values from the fetched bytes: an array with offsets alternating between field and gap, of which the fields are taken.
+Only the lengths that chain the records are read one by one; other varints are decoded together. Keys and values are
+taken from the fetched bytes: an Arrow array with offsets alternating between field and gap, of which the fields stay.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from busway_protocol.records.record import read_headers
 Batch = tuple[BatchHeader, memoryview]
 Integers: TypeAlias = npt.NDArray[np.int64]
 BATCH_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of decompressed records in an Arrow batch. A fetch of compressed batches may have many times that."""
+"""Bytes of decompressed records in an Arrow batch; a fetch of compressed batches may have many times that."""
 _VARINT_BITS: Final = 64
 _HEADER: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 SCHEMA: Final = pa.schema(
@@ -162,7 +162,7 @@ def _varints(raw: npt.NDArray[np.uint8], position: Integers) -> tuple[Integers, 
 
 
 def _binary(data: bytes, starts: Integers, sizes: Integers, wanted: Integers) -> pa.Array:
-    """Return a binary column of pieces of `data`, in order. A negative size is null."""
+    """Return a binary column of pieces of `data`, in order; a negative size is null."""
     starts, sizes = starts[wanted], sizes[wanted]
     count = len(starts)
     if not count:

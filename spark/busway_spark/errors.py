@@ -1,7 +1,7 @@
 """Spark's errors in one line.
 
 Here: finding the useful sentence in Spark's exceptions with JVM stacks.
-Not here: handling; a job prints the line and exits with 1.
+Not here: handling.
 """
 
 import re
@@ -43,7 +43,6 @@ _LONGEST: Final = 400
 
 
 def explain(problem: BaseException) -> str:
-    """Return why a query failed in one line, without a stack."""
     text = str(problem)
     for pattern in _ROOTS:
         matches = pattern.findall(text)

@@ -1,6 +1,6 @@
-"""The frame of registered Avro, and the mark of decoded records, for both decoders.
+"""The frame of registered Avro, and the mark of decoded records.
 
-Here: the two constants.
+Here: constants for both decoders.
 Not here: decoding (`avro`, `avro_python`).
 """
 
@@ -9,4 +9,3 @@ from typing import Final
 FRAME_BYTES: Final = 5
 """A zero byte and a schema id of four bytes."""
 DECODED: Final = "busway_decoded"
-"""The field that is added to decoded records."""

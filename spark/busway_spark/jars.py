@@ -1,9 +1,10 @@
 """Pinned Maven artifacts that Spark needs to read a topic, and their folder.
 
-Here: coordinates of the basic set and of Delta's, and one call to Maven. Artifacts are named directly, without
-dependencies: Spark's parent pom refers to a repository that many networks cannot reach, and PySpark has the rest.
-Not here: versions' reasons; the set was tested with PySpark 4.2.0 on Java 17, see docs/decisions/0004-spark-versions.md
-before changing it.
+Here: coordinates of the basic set and of Delta's, and one call to Maven.
+Not here: versions' reasons (docs/decisions/0004-spark-versions.md).
+
+Artifacts are named without dependencies: Spark's parent pom refers to a repository that many networks cannot reach, and
+PySpark has the rest. Tested with PySpark 4.2.0 on Java 17.
 """
 
 import hashlib
@@ -36,15 +37,15 @@ DELTA: Final[Artifacts] = (
     ("io.unitycatalog", "unitycatalog-client", "0.6.0"),
     ("io.unitycatalog", "unitycatalog-hadoop", "0.6.0"),
 )
-"""Delta Lake's, for `session(delta=True)`. PySpark has their dependencies in Hadoop, Jackson and Parquet."""
+"""Delta Lake's, for `session(delta=True)`; PySpark has their dependencies in Hadoop, Jackson and Parquet."""
 
 
 class JarsMissing(BuswayError):
-    """The artifacts are missing and could not be fetched. The text has the command for it."""
+    """The artifacts are missing and could not be fetched; the text has the command for it."""
 
 
 def jar_folder(*, delta: bool = False) -> Path:
-    """Return a set's folder. `$BUSWAY_SPARK_JARS`, else a folder named by the set in the user's cache."""
+    """Return a set's folder: `$BUSWAY_SPARK_JARS`, else one named by the set in the user's cache."""
     given = os.environ.get("BUSWAY_SPARK_JARS")
     if given:
         return Path(given)
@@ -55,14 +56,7 @@ def jar_folder(*, delta: bool = False) -> Path:
 
 
 def jar_paths(*, delta: bool = False) -> list[Path]:
-    """Return the artifacts' paths, fetching them with Maven on first use.
-
-    Args:
-        delta: with Delta Lake's.
-
-    Raises:
-        JarsMissing: Maven is not installed or could not fetch them.
-    """
+    """Return the artifacts' paths, fetching them with Maven on first use; raises `JarsMissing` if that fails."""
     jars = _set(jar_folder(), ARTIFACTS)
     return jars + _set(jar_folder(delta=True), DELTA) if delta else jars
 

@@ -1,7 +1,7 @@
 """The frame of a job: arguments, session, checks before a JVM starts, errors as one line.
 
 Here: common parts of every `main`.
-Not here: a job's rows, which are its `transform(df) -> df`.
+Not here: a job's rows, its `transform(df) -> df`.
 
     def main(argv: list[str] | None = None) -> int:
         return run_job("surge", __doc__, argv, work, topics=lambda given: ["positions"])
@@ -41,7 +41,7 @@ _LOG_LEVELS: Final = ("debug", "info", "warn", "error", "fatal")
 
 
 class TooFewSlots(BuswayError):
-    """Real-Time Mode holds a task slot for each partition. The text has the number of slots."""
+    """Real-Time Mode holds a task slot for each partition; the text has the number of slots."""
 
 
 class Job:
@@ -66,7 +66,6 @@ class Job:
         return f"{self._out}/{name}"
 
     def checkpoint(self, name: str) -> str:
-        """Return folder or URL of a query's checkpoint."""
         return f"{self._checkpoints}/{name}"
 
     @property
@@ -75,17 +74,14 @@ class Job:
         return {"availableNow": True} if self.given.until_end else dict(EVERY_5_S)
 
     def read(self, topic: str, **options: Any) -> DataFrame:
-        """Call `read_topic` on the given servers."""
         return read_topic(self.spark, topic, **(self._servers() | options))
 
     def stream(self, topic: str, **options: Any) -> DataFrame:
-        """Call `stream_topic` on the given servers. Use it inside the function passed to `run`."""
+        """Call `stream_topic` on the given servers, inside the function passed to `run`."""
         return stream_topic(self.spark, topic, **({"missing_ids": self._missing} | self._servers() | options))
 
     def key_text(self, topic: str) -> Column:
-        """Return a topic's keys as text, Avro keys decoded; see `keys.key_text`. Use it inside the function passed to
-        `run`.
-        """
+        """Return a topic's keys as text, see `keys.key_text`; for the function passed to `run`."""
         return key_text(key_schemas(self.given.registry, topic), missing_ids=self._missing)
 
     def store(self, frame: DataFrame, name: str, **options: Any) -> StreamingQuery | None:
@@ -104,7 +100,7 @@ class Job:
             reads: source topics of `rows`.
 
         Raises:
-            TooFewSlots: Real-Time Mode needs more concurrent tasks than a local master has.
+            TooFewSlots: Real-Time Mode needs more tasks than a local master has.
         """
         writer = rows.writeStream.format("kafka").queryName(name).option("topic", topic)
         writer = writer.option("kafka.bootstrap.servers", self.given.bootstrap_servers).options(**self._kafka_options)
@@ -125,7 +121,7 @@ class Job:
     def run(
         self, start: Callable[[], Iterable[StreamingQuery | None]], *, topics: Sequence[str], subject: str | None = None
     ) -> list[StreamingQuery]:
-        """Run streams until they end. Rebuild them when a topic gets an event with a new schema.
+        """Run streams until they end; rebuild them when a topic gets an event with a new schema.
 
         Args:
             subject: of their values' schemas; by default each topic's.
@@ -159,7 +155,6 @@ class Job:
 
 
 def arguments(name: str, description: str | None) -> argparse.ArgumentParser:
-    """Make a parser with the common arguments."""
     parser = argparse.ArgumentParser(allow_abbrev=False, prog=name, description=(description or "").partition("\n")[0])
     environ = os.environ.get
     servers = environ("BUSWAY_BOOTSTRAP_SERVERS", "localhost:9092")
@@ -224,7 +219,7 @@ def run_job(
     add_arguments: Callable[[argparse.ArgumentParser], None] | None = None,
     subject: Callable[[argparse.Namespace], str | None] = lambda given: None,
 ) -> int:
-    """Run a job from its command line.
+    """Run a job from its command line; return 0, or 1 with the reason in one line on stderr.
 
     Args:
         name: for Spark's user interface, and the usage.
@@ -232,9 +227,6 @@ def run_job(
         argv: without the program's name; by default the process's.
         topics: must exist with a schema; checked before a JVM starts.
         subject: of the values' schemas, if not `<topic>-value`.
-
-    Returns:
-        0, or 1 with one line on stderr with the reason.
     """
     parser = arguments(name, description)
     if add_arguments is not None:

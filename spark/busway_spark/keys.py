@@ -1,8 +1,10 @@
 """Record keys as text.
 
 Here: the key column: text unchanged, a registry-framed Avro key as JSON.
-Not here: values (`avro`). Keys are Avro if the registry has `<topic>-key`, as registered by change data capture and
-Confluent's serializers. They are small, so Python workers decode them with either source.
+Not here: values (`avro`).
+
+Keys are Avro if the registry has `<topic>-key`, as registered by change data capture and Confluent's serializers. They
+are small, so Python workers decode them with either source.
 """
 
 import asyncio
@@ -23,7 +25,7 @@ from busway_spark.schemas import NoSchema, versions_of
 
 
 def key_schemas(registry_url: str, topic: str) -> dict[int, str]:
-    """Return schema id → JSON text of all versions of `<topic>-key`. Empty without that subject.
+    """Return schema id → JSON text of all versions of `<topic>-key`; empty without that subject.
 
     Raises:
         RegistryUnreachable: no answer.
@@ -44,8 +46,8 @@ def key_text(writers: Mapping[int, str], *, column: str = "key", missing_ids: Co
     Args:
         writers: see `key_schemas`.
         column: the binary column.
-        missing_ids: ids that the registry lacks. Any other id missing in `writers` stops the query, like an unknown id
-            of a value, so that it can continue with more schemas (`supervise`).
+        missing_ids: ids that the registry lacks. Any other id missing in `writers` stops the query, so that it can
+            continue with more schemas (`supervise`).
     """
     plain = F.when(F.is_valid_utf8(F.col(column)), F.col(column).cast("string")).otherwise(
         F.concat(F.lit("0x"), F.lower(F.hex(column)))

@@ -1,7 +1,6 @@
 """Lag of streaming queries, for people and tools.
 
-Here: a Spark listener with figures for Prometheus and a callback, and publishing progress as a consumer group's
-committed offsets, so that tools for group lag show Spark's jobs.
+Here: a Spark listener with figures for Prometheus and a callback, and progress as a consumer group's offsets.
 Not here: reactions to lag.
 """
 # mypy: allow-subclassing-any
@@ -47,7 +46,6 @@ class Progress:
 
     @property
     def behind_total(self) -> int:
-        """Sum over all partitions."""
         return sum(self.behind.values())
 
 
@@ -59,7 +57,6 @@ class LagListener(StreamingQueryListener):
         text_file: written after every micro-batch for the textfile collector of Prometheus' node exporter.
         port: serves figures over HTTP.
         group: commits progress for this consumer group, see `commit_group`; `{query}` is the query's name.
-        bootstrap_servers: for `group`.
 
     Raises:
         ValueError: a group without servers.
@@ -82,7 +79,7 @@ class LagListener(StreamingQueryListener):
         self._group = group
         self._bootstrap_servers = bootstrap_servers
         self.commit_problem: BuswayError | None = None
-        """Why the last commit failed. The query continues, as its checkpoint has the progress."""
+        """Why the last commit failed; the query continues, as its checkpoint has the progress."""
         self._gauges: dict[str, Any] = {}
         if text_file is not None or port is not None:
             from prometheus_client import CollectorRegistry, Gauge, start_http_server
@@ -98,11 +95,10 @@ class LagListener(StreamingQueryListener):
         """Nothing yet."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """A micro-batch is done."""
         self.take(json.loads(event.progress.json))
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Its last figures stay."""
+        """Keep its last figures."""
 
     def take(self, report: dict[str, Any]) -> None:
         """Process a progress report, Spark's JSON."""
@@ -138,11 +134,7 @@ class LagListener(StreamingQueryListener):
 
 
 def progress_of(report: dict[str, Any]) -> Progress:
-    """Return a progress report's figures, for any source.
-
-    Args:
-        report: `StreamingQueryProgress.json`, parsed.
-    """
+    """Return a parsed `StreamingQueryProgress.json`'s figures, for any source."""
     offsets: dict[TopicPartition, int] = {}
     behind: dict[TopicPartition, int] = {}
     for source in report["sources"]:
@@ -169,13 +161,8 @@ def _offsets(given: Any) -> dict[TopicPartition, int]:
 
 
 def commit_group(progress: Progress, group: str, *, bootstrap_servers: str) -> None:
-    """Publish a query's progress as offsets of a memberless consumer group.
-
-    They are never read back: the query continues from its checkpoint.
-
-    Raises:
-        BrokerError: the group has members.
-        ConnectionFailed: no broker is reachable.
+    """Publish a query's progress as offsets of a memberless consumer group, which are never read back; raises
+    `BrokerError` if it has members, `ConnectionFailed`.
     """
     asyncio.run(_commit(progress.offsets, group, bootstrap_servers))
 

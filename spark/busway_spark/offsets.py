@@ -1,7 +1,6 @@
 """Start and end of a reader.
 
-Here: positions (earliest, latest, a time, offsets by partition), Spark's options for them, and resolving them at the
-broker.
+Here: positions, Spark's options for them, and resolving them at the broker.
 Not here: reading (`source`).
 """
 
@@ -32,11 +31,7 @@ class BadOption(BuswayError):
 
 
 def position_options(start: Position, end: Position | None, topic: str) -> dict[str, str]:
-    """Return start and end as options of Spark's Kafka source and Busway's.
-
-    Raises:
-        ValueError: a word other than earliest and latest, or a time without a zone.
-    """
+    """Return start and end as options of both sources; raises ValueError for an unknown word, or a time without a zone."""
     options = {"startingOffsetsByTimestampStrategy": "latest"}
     for name, position in (("starting", start), ("ending", end)):
         if isinstance(position, dt.datetime):
@@ -60,7 +55,7 @@ class RequestedOffsets:
     Attributes:
         timestamp_ms: the first record at or after it, or the end without one.
         special: -2 the earliest, -1 the latest.
-        offsets: by topic and partition; may include -2 and -1.
+        offsets: may include -2 and -1.
     """
 
     special: int = LATEST
@@ -69,11 +64,7 @@ class RequestedOffsets:
 
 
 def wanted(options: Mapping[str, str], name: str, default: str) -> RequestedOffsets:
-    """Parse the options `<name>Timestamp` and `<name>Offsets`.
-
-    Raises:
-        BadOption: invalid.
-    """
+    """Parse the options `<name>Timestamp` and `<name>Offsets`; raises `BadOption`."""
     moment = options.get(f"{name}Timestamp")
     if moment is not None:
         if not moment.isdigit():
@@ -96,7 +87,7 @@ def wanted(options: Mapping[str, str], name: str, default: str) -> RequestedOffs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
-    """Queries the broker for offsets. Each call opens a connection, as minutes may pass between them."""
+    """Queries the broker for offsets; each call opens a connection, as minutes may pass between them."""
 
     bootstrap_servers: str
     topics: tuple[str, ...]
@@ -113,11 +104,7 @@ class Asker:
             return await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
 
     async def patient_range(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """As `range`, for streams: waits up to `PATIENCE_S` for a broker.
-
-        Raises:
-            BuswayError: as `range`.
-        """
+        """As `range`, for streams: waits up to `PATIENCE_S` for a broker."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE_S
         wait = _FIRST_WAIT_S
@@ -188,7 +175,6 @@ def as_json(offsets: Mapping[TopicPartition, int]) -> Offsets:
 
 
 def from_json(offsets: Offsets) -> dict[TopicPartition, int]:
-    """Return the offsets of a checkpoint."""
     return {
         TopicPartition(topic, int(number)): offset for topic, by in offsets.items() for number, offset in by.items()
     }

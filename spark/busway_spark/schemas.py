@@ -1,7 +1,10 @@
 """Writer schemas of a topic's values.
 
-Here: a subject's versions with references resolved, split into those readable as one table and the others with reasons.
-Not here: decoding (`avro`). Only the driver requests the registry, never executors.
+Here: a subject's versions with references resolved, split into those readable as one table and the others with
+reasons.
+Not here: decoding (`avro`).
+
+Only the driver requests the registry, never executors.
 """
 
 import asyncio
@@ -19,7 +22,7 @@ Reader = int | str | type | None
 
 
 class NoSchema(BuswayError):
-    """The registry has no schema for the topic. The text has the subject."""
+    """The registry has no schema for the topic; the text has the subject."""
 
 
 class NoColumns(BuswayError):
@@ -43,13 +46,12 @@ class Schemas:
 
     @property
     def ids(self) -> frozenset[int]:
-        """All known ids."""
         return frozenset(self.writers) | frozenset(self.others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """A version of a subject. `schema` is parsed JSON, None if not Avro."""
+    """A version of a subject; `schema` is parsed JSON, None if not Avro."""
 
     number: int
     id: int
@@ -62,7 +64,6 @@ def schemas_of(registry_url: str, topic: str, *, subject: str | None = None, rea
 
     Args:
         subject: by default `<topic>-value`; another with naming by record name.
-        reader: see `Reader`.
 
     Raises:
         NoSchema: none, or not the reader's version.

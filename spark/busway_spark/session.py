@@ -1,7 +1,7 @@
 """A Spark session that can read Busway's topics.
 
 Here: settings that every job needs.
-Not here: reading and decoding (`topics`, `avro`).
+Not here: reading (`topics`), decoding (`avro`).
 """
 
 import os
@@ -32,11 +32,11 @@ def session(
 
     Args:
         app_name: for Spark's user interface.
-        master: Spark master URL; by default `spark-submit`'s, else local with two threads.
+        master: by default `spark-submit`'s, else local with two threads.
         jars: under `spark-submit` its command line's count. Without jars nothing is fetched: topics are read by
             Busway's source and decoded in Python, and cannot be written.
         delta: with Delta Lake.
-        settings: further Spark settings; they take precedence.
+        settings: further Spark settings, which take precedence.
 
     Raises:
         JavaMissing: no Java.

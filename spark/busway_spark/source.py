@@ -1,14 +1,13 @@
-"""`spark.read.format("busway")` and `spark.readStream.format("busway")`: topics as Arrow batches with Busway's client,
-without a jar.
+"""`spark.read.format("busway")` and `spark.readStream.format("busway")`: topics as Arrow batches, without a jar.
 
 Here: the readers of a Python data source (Spark's SPIP of that name), with options of Spark's Kafka source.
-Not here: offsets (`offsets`), bytes to columns (`columns`). Rows equal those of the Kafka source with `includeHeaders`.
+Not here: offsets (`offsets`), bytes to columns (`columns`).
 
-Options: `kafka.bootstrap.servers`; `subscribe`, topics with commas; `startingOffsets`, `endingOffsets`,
-`startingTimestamp`, `endingTimestamp`; `maxOffsetsPerTrigger`; `minPartitions`, `maxRecordsPerPartition`;
-`failOnDataLoss` (true; with false a stream reads a recreated topic, which ends before the next offset, from its first
-offset, while Spark's Kafka source starts at its end); `kafka.isolation.level` (read_committed here, unlike Spark's:
-records of aborted transactions are not read).
+Rows equal those of the Kafka source with `includeHeaders`. Options: `kafka.bootstrap.servers`; `subscribe`, topics with
+commas; `startingOffsets`, `endingOffsets`, `startingTimestamp`, `endingTimestamp`; `maxOffsetsPerTrigger`;
+`minPartitions`, `maxRecordsPerPartition`; `failOnDataLoss` (true; with false a stream reads a recreated topic, which
+ends before the next offset, from its first offset, while Spark's Kafka source starts at its end);
+`kafka.isolation.level` (read_committed here, unlike Spark's).
 """
 # mypy: allow-subclassing-any
 
@@ -54,9 +53,10 @@ _KNOWN: Final = frozenset(
     }
 )
 _SET_BY_QUERIES: Final = ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME")
-"""Environment variables of workers that Spark 4.2 sets for each query. It sets them without a lock, in a map shared by
-the session's queries and sent with every task. Two queries that started at once and both added a name left a map that
-no task could read (OptionalDataException); with the names present it keeps its shape.
+"""Environment variables of workers that Spark 4.2 sets for each query.
+
+It sets them without a lock, in a map shared by the session's queries. Two queries that both added a name at once left a
+map that no task could read (OptionalDataException); with the names present it keeps its shape.
 """
 
 
@@ -65,7 +65,6 @@ class DataLoss(BuswayError):
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format `busway`; `busway_spark.session` does so."""
     for name in _SET_BY_QUERIES:
         spark.sparkContext.environment.setdefault(name, "")
     spark.dataSource.register(BuswaySource)
@@ -93,11 +92,7 @@ class Settings:
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, default_start: str) -> "Settings":
-        """Parse options.
-
-        Raises:
-            BadOption: missing, unknown or invalid.
-        """
+        """Parse options; raises `BadOption` if missing, unknown or invalid."""
         for name in options:
             if name.lower() not in _KNOWN:
                 raise BadOption(f"the busway source has no option {name}")
@@ -120,7 +115,6 @@ class Settings:
         )
 
     def asker(self) -> Asker:
-        """Return a client for offset queries."""
         return Asker(bootstrap_servers=self.bootstrap_servers, topics=self.topics, read_committed=self.read_committed)
 
 
@@ -135,15 +129,13 @@ def _positive(options: Mapping[str, str], name: str) -> int | None:
 
 @dataclass(frozen=True)
 class OffsetRange(InputPartition):
-    """A task's piece of a partition."""
-
     partition: TopicPartition
     start: int
     end: int
 
 
 def split(ranges: list[OffsetRange], *, min_partitions: int, max_records: int | None) -> list[OffsetRange]:
-    """Cut ranges into equal pieces of at most `max_records`. About `min_partitions` or more result."""
+    """Cut ranges into equal pieces of at most `max_records`, about `min_partitions` or more."""
     total = sum(offsets.end - offsets.start for offsets in ranges)
     pieces: list[OffsetRange] = []
     for offsets in ranges:
@@ -158,7 +150,7 @@ def split(ranges: list[OffsetRange], *, min_partitions: int, max_records: int | 
 
 
 def limited(start: Offsets, end: dict[TopicPartition, int], limit: int) -> dict[TopicPartition, int]:
-    """Return the end of a micro-batch of about `limit` offsets. Partitions share it in proportion to their backlogs."""
+    """Return the end of a micro-batch of about `limit` offsets, shared by partitions in proportion to their backlogs."""
     begin = from_json(start)
     waiting = {partition: max(0, at - begin.get(partition, 0)) for partition, at in end.items()}
     total = sum(waiting.values())
@@ -204,11 +196,7 @@ class _Reading:
         logger.warning("%s: records are lost; %s (failOnDataLoss=false)", what, then)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
-        """Yield a task's records; runs in a worker.
-
-        Raises:
-            DataLoss, BuswayError.
-        """
+        """Yield a task's records; runs in a worker. Raises `DataLoss`, `BuswayError`."""
         if not isinstance(partition, OffsetRange):
             return  # Spark's placeholder for an empty batch
         with asyncio.Runner() as runner:
@@ -251,10 +239,7 @@ async def _next(reading: AsyncIterator[Any]) -> Any:
 
 
 class BatchReader(_Reading, DataSourceReader):
-    """Reads topics between two positions."""
-
     def partitions(self) -> list[OffsetRange]:
-        """Return the tasks."""
         return asyncio.run(self._plan())
 
     async def _plan(self) -> list[OffsetRange]:
@@ -272,19 +257,15 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._until: dict[TopicPartition, int] | None = None
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
-        """Return the start of a new checkpoint."""
         return asyncio.run(self.settings.asker().resolve(self.settings.start))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return the limit of `maxOffsetsPerTrigger`."""
         return ReadAllAvailable() if self.settings.max_offsets is None else ReadMaxRows(self.settings.max_offsets)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """End this run at the current end."""
         _, self._until = asyncio.run(self.settings.asker().patient_range())
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
-        """Return the end of the next micro-batch."""
         first, last = asyncio.run(self.settings.asker().patient_range())
         begins = from_json(start)
         if any(last.get(partition, 0) < begin for partition, begin in begins.items()):
@@ -301,7 +282,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def _after_a_loss(
         self, begins: dict[TopicPartition, int], first: dict[TopicPartition, int], last: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return next offsets where partitions may end before the stored ones. Corrects `last`."""
+        """Return next offsets where partitions may end before the stored ones; correct `last`."""
         ends = asyncio.run(self.settings.asker().ends())
         result = {}
         for partition, begin in begins.items():
@@ -317,11 +298,9 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return result
 
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802 - Spark's name
-        """Return the topics' end for the query's progress."""
         return as_json(asyncio.run(self.settings.asker().patient_range())[1])
 
     def partitions(self, start: Offsets, end: Offsets) -> list[OffsetRange]:
-        """Return a micro-batch's tasks."""
         first, last = asyncio.run(self.settings.asker().patient_range())
         ends = from_json(end)
         # An end before the start means a recreated topic: see `latestOffset`.
@@ -333,23 +312,17 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
 
 class BuswaySource(DataSource):
-    """The format `busway`."""
-
     @classmethod
     def name(cls) -> str:
-        """Return the name for `format`."""
         return NAME
 
     def schema(self) -> str:
-        """Return the schema of Spark's Kafka source with `includeHeaders`."""
         return SCHEMA
 
     def reader(self, schema: Any) -> BatchReader:
-        """Make the reader for `spark.read`."""
         return BatchReader(Settings.of(self.options, default_start="earliest"))
 
     def streamReader(self, schema: Any) -> StreamReader:  # noqa: N802 - Spark's name
-        """Make the reader for `spark.readStream`."""
         return StreamReader(Settings.of(self.options, default_start="latest"))
 
 

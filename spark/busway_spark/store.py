@@ -1,11 +1,10 @@
 """Exactly-once writing to an analytics store.
 
-Here: streams and batches into Parquet and Delta, and the trigger of Real-Time Mode.
-Not here: rows.
+Here: streams and batches into Parquet and Delta, Real-Time Mode's trigger.
 
-Parquet: Spark's file sink logs each micro-batch's files in `_spark_metadata`. Read the folder as a whole, and files
-left by killed tasks are ignored. Delta: each micro-batch is a transaction with the query's id and the batch's number,
-so a repeated batch is skipped (`txnAppId`, `txnVersion`).
+Parquet: Spark's file sink logs each micro-batch's files in `_spark_metadata`; reading the folder as a whole ignores
+files left by killed tasks. Delta: each micro-batch is a transaction with the query's id and the batch's number, so a
+repeated batch is skipped (`txnAppId`, `txnVersion`).
 """
 
 from collections.abc import Sequence
@@ -29,18 +28,15 @@ def to_store(
     trigger: dict[str, Any] | None = None,
     name: str | None = None,
 ) -> StreamingQuery | None:
-    """Append rows to a table of files.
+    """Append rows to a table of files. Return the running query of a stream, None for a batch.
 
     Args:
         checkpoint: folder for a stream's position, a different one for each query.
         format: parquet, or delta for a session with `delta=True`. New columns of events are added to a Delta table; in
             Parquet they are in the newer files, and visible with `option("mergeSchema", "true")`.
         partition_by: columns whose values name sub-folders.
-        trigger: of a stream, as for `DataStreamWriter.trigger`; by default every 5 seconds, `{"availableNow": True}` up
-            to the current end.
-
-    Returns:
-        The running query of a stream, None for a batch.
+        trigger: as for `DataStreamWriter.trigger`; by default every 5 seconds, `{"availableNow": True}` up to the
+            current end.
 
     Raises:
         ValueError: a stream without a checkpoint.
@@ -68,8 +64,7 @@ def delta_writer(path: str, partition_by: Sequence[str] = (), *, application: st
 
     Args:
         partition_by: columns whose values name sub-folders.
-        application: permanent id of the query; by default the id in Spark's checkpoint, so that a query with a new
-            checkpoint is a different one.
+        application: permanent id of the query; by default the one in Spark's checkpoint.
     """
 
     def write(batch: DataFrame, number: int) -> None:
@@ -85,10 +80,9 @@ def realtime(writer: DataStreamWriter, checkpoint: str = "10 seconds") -> DataSt
     """Run a query in Real-Time Mode: each record within milliseconds.
 
     For stateless jobs (projection, filter, union, join with a static table), from Spark's Kafka source
-    (`source="kafka"`) to its Kafka sink, in update mode. Each partition holds a task slot while the query runs.
+    (`source="kafka"`) to its Kafka sink, in update mode. Each partition holds a task slot.
 
     Args:
-        writer: of a streaming DataFrame.
         checkpoint: interval of storing the position; later records are read again after a crash.
     """
     return writer.outputMode("update").trigger(realTime=checkpoint)

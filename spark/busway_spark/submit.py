@@ -27,7 +27,7 @@ class NoJob(BuswayError):
 
 
 def find_job(name: str) -> ModuleType:
-    """Return a job's module: one of `busway_spark.jobs` by name, or any by path: `gettaxi.jobs.surge`, `hourly` for
+    """Return a job's module: of `busway_spark.jobs` by name, or any by path: `gettaxi.jobs.surge`, `hourly` for
     hourly.py here.
 
     Raises:
@@ -50,17 +50,13 @@ def find_job(name: str) -> ModuleType:
 
 
 def submit_command(module: str, master: str, arguments: Sequence[str], folder: Path) -> list[str]:
-    """Return a `spark-submit` command with the job's Python code and jars.
+    """Return a `spark-submit` command with the job's Python code and jars; raises `JarsMissing`.
 
     Native packages (pyarrow, crc32c, cramjam, fastavro) must be installed on the cluster's nodes.
 
     Args:
-        arguments: the job's; their `--conf NAME=VALUE` also go to `spark-submit`, for settings needed before the job
-            runs.
+        arguments: the job's; their `--conf NAME=VALUE` also go to `spark-submit`, as some settings precede the job.
         folder: for the two submitted files.
-
-    Raises:
-        JarsMissing: the artifacts could not be fetched.
     """
     packages = list(dict.fromkeys([*PACKAGES, module.partition(".")[0]]))
     archive = folder / "busway-jobs.zip"
@@ -84,9 +80,7 @@ def submit_command(module: str, master: str, arguments: Sequence[str], folder: P
 
 
 def _driver() -> list[str]:
-    """Return the environment: the driver uses this interpreter unless one is named, instead of any `python3` on the
-    PATH.
-    """
+    """Return the environment: the driver uses this interpreter, unless one is named, instead of the PATH's `python3`."""
     named = os.environ.keys() & {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}
     return [] if named else ["--conf", f"spark.pyspark.driver.python={sys.executable}"]
 
@@ -99,7 +93,6 @@ def _settings(arguments: Sequence[str]) -> list[str]:
 
 
 def spark_submit() -> str:
-    """Return the path of `$SPARK_HOME`'s, else PySpark's."""
     import pyspark
 
     home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
@@ -107,7 +100,6 @@ def spark_submit() -> str:
 
 
 def zip_packages(archive: Path, packages: Sequence[str]) -> None:
-    """Zip packages for `--py-files`."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
         for package in packages:
             spec = importlib.util.find_spec(package)

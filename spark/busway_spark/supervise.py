@@ -1,7 +1,7 @@
 """Streams that survive schema changes of events.
 
 Here: rebuilding queries from their checkpoints when an unknown schema id arrives.
-Not here: the stop itself, which is part of the plan (`avro`, `stream_topic(on_new_schema="stop")`).
+Not here: the stop itself, in the plan (`avro`, `stream_topic(on_new_schema="stop")`).
 
 The micro-batch with the new id failed, so nothing of it was written; the rebuilt query reads it again, with the new
 version's columns. An id that the registry lacks goes to the rejected records.
@@ -30,14 +30,11 @@ class StreamFailed(BuswayError):
 
 
 def run_stream(start: Start, *, known_ids: Callable[[], Iterable[int]]) -> list[StreamingQuery]:
-    """Run queries until all have ended; rebuild them for new schemas.
+    """Run queries until all have ended, and return them; rebuild them for new schemas.
 
     Args:
         start: builds and starts the queries; gets the ids that the registry lacks, for `stream_topic(missing_ids=…)`.
         known_ids: returns the registry's current ids, such as `schemas_of(…).ids`.
-
-    Returns:
-        The ended queries.
 
     Raises:
         StreamFailed: a query failed for another reason, or too many ids are missing in the registry.
@@ -69,11 +66,6 @@ def run_stream(start: Start, *, known_ids: Callable[[], Iterable[int]]) -> list[
 
 
 def _await_all(queries: list[StreamingQuery]) -> None:
-    """Wait until all have ended.
-
-    Raises:
-        StreamingQueryException: one failed.
-    """
     while running := [query for query in queries if query.isActive]:
         for query in queries:
             if (problem := query.exception()) is not None:

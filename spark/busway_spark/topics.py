@@ -1,12 +1,11 @@
 """Topics as DataFrames of typed events.
 
 Here: reading as a batch and as a stream, by either source.
-Not here: decoding (`avro`), writing (`write`), restarts for new schemas (`supervise`). Spark commits no offsets to a
-consumer group; a stream's position is in its checkpoint.
+Not here: decoding (`avro`), writing (`write`), restarts for new schemas (`supervise`).
 
-Columns: `event` (struct of the reader's fields; null if not decoded), `schema_id`, `error` (null, or why the value was
-not decoded), `deleted` (a tombstone), and the record's `key`, `value`, `topic`, `partition`, `offset`, `timestamp`,
-`headers`.
+Spark commits no offsets to a consumer group; a stream's position is in its checkpoint. Columns: `event` (struct of the
+reader's fields; null if not decoded), `schema_id`, `error` (null, or why the value was not decoded), `deleted` (a
+tombstone), and the record's `key`, `value`, `topic`, `partition`, `offset`, `timestamp`, `headers`.
 """
 
 import asyncio
@@ -58,7 +57,7 @@ def read_topic(
         min_partitions: of tasks; partitions are split for it.
         source: Spark's Kafka source or Busway's; the rows are equal.
         kafka_options: further options of Spark's Kafka source, such as `kafka.security.protocol` and
-            `kafka.sasl.jaas.config` for brokers with TLS or SASL.
+            `kafka.sasl.jaas.config`.
         decoder: the JVM's or Python's; by default the JVM's if present.
 
     Raises:
@@ -95,19 +94,15 @@ def stream_topic(
     kafka_options: Mapping[str, str] | None = None,
     decoder: Decoder | None = None,
 ) -> DataFrame:
-    """Read a topic endlessly, as events.
+    """Read a topic endlessly, as events; other arguments and errors as for `read_topic`.
 
     Args:
-        start: as for `read_topic`; only for a new checkpoint.
+        start: only for a new checkpoint.
         max_offsets_per_trigger: approximate size of a micro-batch.
         on_new_schema: with stop, a schema id unknown when the query was built stops it, so that no record is dropped
             and no new column missed; `supervise.run_stream` then rebuilds it. With keep such records have a reason in
             `error`.
         missing_ids: ids that the registry lacks, from `run_stream`; they never stop the query.
-        the others: as for `read_topic`.
-
-    Raises:
-        as `read_topic`.
     """
     source, further = _source(source, kafka_options)
     schemas = _prepared(topic, bootstrap_servers, schema_registry, subject, reader, kafka_options=further)

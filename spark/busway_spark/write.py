@@ -1,8 +1,9 @@
 """DataFrames into a topic, as registry-framed Avro.
 
 Here: the rows' schema, the frame, Spark's Kafka sink.
-Not here: reading (`topics`). The sink is at-least-once: a retried task writes its rows again, so give events an id
-where that matters.
+Not here: reading (`topics`).
+
+The sink is at-least-once: a retried task writes its rows again, so give events an id where that matters.
 """
 
 import asyncio
@@ -56,10 +57,11 @@ def write_topic(
     trigger: dict[str, Any] | None = None,
     kafka_options: Mapping[str, str] | None = None,
 ) -> StreamingQuery | None:
-    """Write each row as an event, with its columns as fields.
+    """Write each row as an event, with its columns as fields. Return a stream's running query, None for a batch, then
+    written.
 
     Args:
-        topic: name; it must exist.
+        topic: must exist.
         bootstrap_servers: `host:port`, several with commas.
         key: column with the record's key, as text unless binary; it stays a field.
         deleted: a boolean column, not a field; true writes a tombstone, with key and without value.
@@ -69,9 +71,6 @@ def write_topic(
         checkpoint: folder for a stream's position.
         trigger: of a stream, as for `DataStreamWriter.trigger`.
         kafka_options: further options of Spark's Kafka sink, as for `read_topic`.
-
-    Returns:
-        The running query of a stream, None for a batch, which is then written.
 
     Raises:
         DoesNotFit: a required field without a column, or a column without a field.

@@ -1,6 +1,6 @@
 """Metadata and rules of a schema.
 
-Here: checking them and bringing equal ones to one form.
+Here: checking them, and one form for equal ones.
 Not here: executing rules, which clients do.
 """
 
@@ -15,7 +15,7 @@ _KINDS: Final = ("TRANSFORM", "CONDITION")
 _MIGRATION_MODES: Final = ("UPGRADE", "DOWNGRADE", "UPDOWN")
 _DOMAIN_MODES: Final = ("WRITE", "READ", "WRITEREAD")
 RULES_MAX: Final = 1_000
-"""Limit of each list. Rules are processed on the event loop without a pause."""
+"""Limit of each list, as rules are processed on the event loop without a pause."""
 _LISTS: Final = {
     "migrationRules": _MIGRATION_MODES,
     "domainRules": _DOMAIN_MODES,
@@ -24,11 +24,7 @@ _LISTS: Final = {
 
 
 def metadata(value: Any) -> Mapping[str, Any] | None:
-    """Check tags, properties and names of sensitive properties. Drop empty and unknown parts.
-
-    Raises:
-        RegistryError: 400, a part has another shape.
-    """
+    """Check tags, properties and names of sensitive properties; raises 400. Drops empty and unknown parts."""
     if value is None:
         return None
     given = _object(value, "metadata")
@@ -42,7 +38,7 @@ def metadata(value: Any) -> Mapping[str, Any] | None:
 
 
 def rule_set(value: Any) -> Mapping[str, Any] | None:
-    """Check migration, domain and encoding rules. Fills in default kind and mode.
+    """Check migration, domain and encoding rules; fill in default kind and mode.
 
     Raises:
         RegistryError: 400 another shape; 42210 an invalid or repeated name, an unknown kind, a mode of another list, or
@@ -116,7 +112,7 @@ def _names(value: Any, at: str) -> list[str]:
 
 
 def _text(value: Any, at: str) -> str:
-    """Return a string; converts numbers and booleans, like Confluent's parser."""
+    """Return a string, converting numbers and booleans, like Confluent's parser."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int | float):

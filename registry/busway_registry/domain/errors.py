@@ -1,6 +1,6 @@
 """The registry's refusals, with Confluent's error codes.
 
-Here: an exception class and a constructor for each refusal, so that codes and texts are in one place.
+Here: an exception class and a constructor for each refusal.
 Not here: mapping to HTTP (`http.errors`).
 """
 
@@ -20,7 +20,6 @@ class RegistryError(Exception):
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
         return self.code if self.code < 1000 else self.code // 100
 
 

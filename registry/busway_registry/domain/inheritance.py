@@ -1,6 +1,6 @@
 """Values that a new version takes from the previous one.
 
-Here: metadata and rules that a client omits are copied, like in Confluent's server (`maybeSetMetadataRuleSet`).
+Here: metadata and rules that a client omits, like in Confluent's server (`maybeSetMetadataRuleSet`).
 Not here: choosing that version (`registration`).
 """
 
@@ -14,7 +14,6 @@ _VERSION: Final = "confluent:version"
 
 
 def inheriting(artifact: Artifact, latest: Artifact) -> Artifact:
-    """Fill in missing metadata and rules from the latest version."""
     return replace(
         artifact,
         metadata=latest.metadata if artifact.metadata is None else artifact.metadata,
@@ -23,7 +22,6 @@ def inheriting(artifact: Artifact, latest: Artifact) -> Artifact:
 
 
 def numbered(artifact: Artifact, version: int) -> Artifact:
-    """Update the version number in the metadata, if present."""
     properties: Mapping[str, str] = (artifact.metadata or {}).get("properties", {})
     if _VERSION not in properties:
         return artifact

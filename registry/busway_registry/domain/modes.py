@@ -1,7 +1,6 @@
 """Modes of a subject or the registry.
 
 Here: the modes and what each permits.
-Not here: storage (`store`).
 """
 
 from enum import StrEnum
@@ -21,16 +20,11 @@ class Mode(StrEnum):
 
     @property
     def writable(self) -> bool:
-        """Whether writes are allowed."""
         return self in {Mode.READWRITE, Mode.IMPORT}
 
 
 def parse_mode(text: object) -> Mode:
-    """Return the mode of a name in any case.
-
-    Raises:
-        RegistryError: 42204, no such mode.
-    """
+    """Return the mode of a name in any case; raises 42204, no such mode."""
     try:
         return Mode(str(text).upper())
     except ValueError:

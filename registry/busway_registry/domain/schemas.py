@@ -1,7 +1,7 @@
 """A registered schema: equality and GUID.
 
 Here: the request, its checked and canonical form, identity.
-Not here: storage (`store`), Avro's rules (`domain.avro`).
+Not here: storage (`store`), Avro (`domain.avro`).
 """
 
 import hashlib
@@ -33,7 +33,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaRequest:
-    """A client's request. `text` is as sent, `schema_type` in capitals, `version` and `id` only if demanded."""
+    """A client's request: `text` as sent, `schema_type` in capitals, `version` and `id` only if demanded."""
 
     text: str
     schema_type: str = AVRO
@@ -46,8 +46,6 @@ class SchemaRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """A canonical schema with all parts of its identity."""
-
     text: str
     schema_type: str
     references: tuple[Reference, ...]
@@ -61,8 +59,8 @@ class Artifact:
 
     @property
     def fingerprint(self) -> str:
-        """Unique in the store: SHA-256 of everything, in hexadecimal. `identity` is not enough, as it does not
-        distinguish tags from properties.
+        """Unique in the store: SHA-256 of everything, in hexadecimal; `identity` does not distinguish tags from
+        properties.
         """
         references = [[reference.name, reference.subject, reference.version] for reference in self.references]
         everything = [self.schema_type, self.text, references, self.metadata, self.rule_set]
@@ -87,11 +85,7 @@ class Artifact:
 
 
 def build(request: SchemaRequest, reference_texts: Iterable[str], *, normalize: bool) -> Artifact:
-    """Return the checked, canonical form of a request.
-
-    Raises:
-        RegistryError: 42201, the schema is empty, invalid, or of an unsupported type.
-    """
+    """Return the checked, canonical form; raises 42201, empty, invalid, or of an unsupported type."""
     if request.schema_type not in SCHEMA_TYPES:
         raise invalid_schema(f"schema type {request.schema_type} is not served; use {', '.join(SCHEMA_TYPES)}")
     if not request.text.strip():

@@ -38,11 +38,7 @@ def check_subject(subject: str) -> str:
 
 
 def parse_version(text: str) -> int:
-    """Return the version number, or `LATEST` for `latest` and `-1`.
-
-    Raises:
-        RegistryError: 42202, another text.
-    """
+    """Return the version number, or `LATEST` for `latest` and `-1`; raises 42202, another text."""
     if text.lower() == "latest" or text == "-1":
         return LATEST
     number = parse_number(text)

@@ -25,7 +25,6 @@ async def root(request: Request) -> Response:
 
 
 async def contexts(request: Request) -> Response:
-    """Return the default context."""
     return answer(request, ["."])
 
 
@@ -35,7 +34,6 @@ async def associations(request: Request) -> Response:
 
 
 async def server_version(request: Request) -> Response:
-    """Return name and version."""
     return answer(request, {"version": version("busway"), "commitId": "busway"})
 
 
@@ -46,7 +44,6 @@ async def cluster_id(request: Request) -> Response:
 
 
 def create_app(registry: Registry) -> ASGIApp:
-    """Make the ASGI application."""
     handlers: dict[Any, Any] = dict(HANDLERS)
     app = Starlette(
         routes=[

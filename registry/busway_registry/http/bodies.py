@@ -29,17 +29,12 @@ Item = TypeVar("Item")
 
 
 def registry(request: Request) -> Registry:
-    """Return the application's use cases."""
     served: Registry = request.app.state.registry
     return served
 
 
 def subject(request: Request) -> str:
-    """Return the subject in the path.
-
-    Raises:
-        RegistryError: 42208, invalid.
-    """
+    """Return the subject in the path; raises 42208, invalid."""
     try:
         name = unquote(request.path_params["subject"], errors="strict")
     except UnicodeDecodeError:
@@ -54,9 +49,9 @@ def flag(request: Request, name: str, *, default: bool = False) -> bool:
 
 
 def page(request: Request, most: int | None = None) -> Part:
-    """Return the part of a list by `offset` and `limit`. `most` is the largest limit.
+    """Return the part of a list by `offset` and `limit`.
 
-    Like Confluent, a missing, non-positive or too large limit means the largest.
+    A missing, non-positive or too large limit means `most`, the largest, like Confluent's.
 
     Raises:
         RegistryError: 404, not a number.
@@ -68,7 +63,6 @@ def page(request: Request, most: int | None = None) -> Part:
 
 
 def deleted(request: Request) -> Deleted:
-    """Return the meaning of `deleted` and `deletedOnly`."""
     if flag(request, "deletedOnly"):
         return Deleted.ALONE
     return Deleted.INCLUDED if flag(request, "deleted") else Deleted.LEFT_OUT
@@ -127,12 +121,12 @@ def _positive(given: Mapping[str, Any], name: str) -> int | None:
 
 
 def answer(request: Request, content: Any, status: int = 200) -> Response:
-    """Make a JSON response in the client's preferred media type."""
+    """Respond with JSON in the client's preferred media type."""
     return text_answer(request, json.dumps(content, ensure_ascii=False, separators=(",", ":")), status)
 
 
 def long_answer(request: Request, items: Sequence[Item], shape: Callable[[Item], Any] = lambda item: item) -> Response:
-    """Make a response of a list of any length. Other tasks run between its parts."""
+    """Respond with a list of any length; other tasks run between its parts."""
     if len(items) <= _ITEMS:
         return answer(request, [shape(item) for item in items])
 
@@ -178,7 +172,7 @@ def _kind(request: Request) -> str:
 
 
 def text_answer(request: Request, text: str, status: int = 200) -> Response:
-    """Make a response of JSON text in the client's preferred media type."""
+    """Respond with JSON text in the client's preferred media type."""
     return Response(text.encode(errors="replace"), status, _HEADERS, _kind(request))
 
 
@@ -188,7 +182,6 @@ def filled(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def schema_fields(stored: StoredSchema) -> dict[str, Any]:
-    """Return a schema's fields for responses."""
     artifact = stored.artifact
     return {
         "schemaType": artifact.schema_type,
@@ -203,7 +196,6 @@ def schema_fields(stored: StoredSchema) -> dict[str, Any]:
 
 
 def version_fields(registered: Registered) -> dict[str, Any]:
-    """Return a version's fields for responses."""
     return filled(
         {
             "subject": registered.version.subject,

@@ -15,13 +15,11 @@ def _scope(request: Request) -> str:
 
 
 async def get(request: Request) -> Response:
-    """Return the level."""
     default = flag(request, "defaultToGlobal")
     return answer(request, await registry(request).settings.get_config(_scope(request), default_to_global=default))
 
 
 async def put(request: Request) -> Response:
-    """Change settings."""
     return answer(
         request, await registry(request).settings.put_config(_scope(request), await fields(request, *SETTINGS))
     )

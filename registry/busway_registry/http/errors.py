@@ -1,6 +1,6 @@
 """Exceptions → `{"error_code": …, "message": …}`.
 
-Here: a handler for each kind of failure; coroutines, as starlette runs plain functions in a thread.
+Here: a handler for each kind, coroutines, as starlette runs plain functions in a thread.
 Not here: refusals (`domain.errors`).
 """
 
@@ -20,7 +20,6 @@ _WORTH_A_LINE = frozenset({400, 413, 415, 422, 503, 50002})
 
 
 async def refused(request: Request, problem: Exception) -> Response:
-    """Handle a refusal, with Confluent's code."""
     assert isinstance(problem, RegistryError)
     level = logging.WARNING if problem.code in _WORTH_A_LINE else logging.DEBUG
     logger.log(
@@ -30,7 +29,6 @@ async def refused(request: Request, problem: Exception) -> Response:
 
 
 async def no_route(request: Request, problem: Exception) -> Response:
-    """Handle unknown paths and methods."""
     assert isinstance(problem, HTTPException)
     said = {404: f"HTTP 404 Not Found: no resource at {request.url.path}", 405: "HTTP 405 Method Not Allowed"}
     message = said.get(problem.status_code, f"HTTP {problem.status_code} {problem.detail}")
@@ -46,7 +44,7 @@ async def store_failed(request: Request, problem: Exception) -> Response:
 
 
 async def gone(request: Request, problem: Exception) -> Response:
-    """Log a client that disconnected during its request. The response is not read."""
+    """Log a client that disconnected during its request."""
     logger.info("%s %s: the client hung up", request.method, request.url.path)
     return answer(request, {"error_code": 400, "message": "the client hung up"}, 400)
 

@@ -15,7 +15,6 @@ def _scope(request: Request) -> str:
 
 
 async def get(request: Request) -> Response:
-    """Return the mode."""
     default = flag(request, "defaultToGlobal")
     mode = await registry(request).settings.get_mode(_scope(request), default_to_global=default)
     return answer(request, {"mode": mode.value})

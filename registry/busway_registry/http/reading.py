@@ -1,8 +1,7 @@
 """Reading request bodies within limits.
 
-Here: limits, media types, JSON. A body is checked as a whole and split into fields. Only requested fields become
-objects, and only up to a limit: a megabyte of `[],` makes a hundred megabytes of objects and a second of the event
-loop.
+Here: limits, media types, JSON. Only requested fields of a body become objects, up to a limit: a megabyte of `[],`
+makes a hundred megabytes of objects and a second of the event loop.
 Not here: the meaning of fields (`bodies`).
 """
 
@@ -46,11 +45,7 @@ class Holding:
             self._left += hold.bytes
 
     def take(self, count: int) -> None:
-        """Count more bytes.
-
-        Raises:
-            RegistryError: 503, over the limit.
-        """
+        """Count more bytes; raises 503, over the limit."""
         if count > self._left:
             raise RegistryError(503, "Too many large requests are under way; try again later")
         self._left -= count
@@ -68,7 +63,7 @@ class _Hold:
 
 
 async def fields(request: Request, *names: str) -> Mapping[str, Any]:
-    """Return named fields of the body, a JSON object. Others are skipped, as newer clients send more.
+    """Return named fields of the body, a JSON object; skip others, as newer clients send more.
 
     Raises:
         RegistryError: 415 another media type; 413 body or field too large; 400 not a JSON object; 422 empty; 503 too

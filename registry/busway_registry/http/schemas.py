@@ -38,12 +38,10 @@ def _id(request: Request) -> int:
 
 
 async def types(request: Request) -> Response:
-    """Return the supported schema types."""
     return answer(request, list(SCHEMA_TYPES))
 
 
 async def every(request: Request) -> Response:
-    """Return all versions, by subject and number."""
     prefix = request.query_params.get("subjectPrefix", "").removeprefix(":*:")
     versions = await registry(request).all_versions(
         prefix,
@@ -55,7 +53,7 @@ async def every(request: Request) -> Response:
 
 
 async def by_id(request: Request) -> Response:
-    """Return a schema. Includes soft-deleted ones, as records carry their ids."""
+    """Return a schema, also a soft-deleted one, as records carry its id."""
     stored = await registry(request).schema(_id(request))
     content = _with_guid(stored)
     if flag(request, "fetchMaxId"):
@@ -69,25 +67,21 @@ async def by_id(request: Request) -> Response:
 
 
 async def text_by_id(request: Request) -> Response:
-    """Return the schema's text alone."""
     stored = await registry(request).schema(_id(request))
     return text_answer(request, stored.artifact.text)
 
 
 async def subjects_of(request: Request) -> Response:
-    """Return names of the subjects with a schema."""
     subjects = await registry(request).subjects_of(_id(request), deleted=flag(request, "deleted"), part=page(request))
     return long_answer(request, subjects)
 
 
 async def versions_of(request: Request) -> Response:
-    """Return subjects and versions with a schema."""
     uses = await registry(request).uses(_id(request), deleted=flag(request, "deleted"), part=page(request))
     return long_answer(request, uses, lambda version: {"subject": version.subject, "version": version.version})
 
 
 async def by_guid(request: Request) -> Response:
-    """Return a schema by GUID."""
     schemas = await registry(request).schemas_with_guid(request.path_params["guid"].lower())
     if not schemas:
         raise schema_not_found(request.path_params["guid"])
@@ -95,7 +89,6 @@ async def by_guid(request: Request) -> Response:
 
 
 async def ids_of_guid(request: Request) -> Response:
-    """Return contexts and ids of a GUID; none for an unknown one."""
     schemas = await registry(request).schemas_with_guid(request.path_params["guid"].lower())
     return answer(request, [{"context": ".", "id": schema.id} for schema in schemas])
 

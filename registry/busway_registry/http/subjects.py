@@ -22,13 +22,11 @@ from busway_registry.http.bodies import (
 
 
 async def names(request: Request) -> Response:
-    """Return all subjects, sorted."""
     prefix = request.query_params.get("subjectPrefix", "").removeprefix(":*:")
     return long_answer(request, await registry(request).subjects(prefix, deleted(request), page(request)))
 
 
 async def look_up(request: Request) -> Response:
-    """Return the version with the body's schema."""
     registered = await registry(request).look_up(
         subject(request),
         await schema_request(request),
@@ -39,19 +37,16 @@ async def look_up(request: Request) -> Response:
 
 
 async def delete(request: Request) -> Response:
-    """Delete all versions."""
     return answer(
         request, await registry(request).delete_subject(subject(request), permanent=flag(request, "permanent"))
     )
 
 
 async def versions(request: Request) -> Response:
-    """Return version numbers, ascending."""
     return long_answer(request, await registry(request).versions(subject(request), deleted(request), page(request)))
 
 
 async def register(request: Request) -> Response:
-    """Register the body's schema."""
     registered = await registry(request).register(
         subject(request),
         await schema_request(request),
@@ -76,21 +71,18 @@ async def latest_with_metadata(request: Request) -> Response:
 
 
 async def version(request: Request) -> Response:
-    """Return a version."""
     number = parse_version(unquote(request.path_params["version"]))
     registered = await registry(request).version(subject(request), number, deleted=flag(request, "deleted"))
     return answer(request, version_fields(registered))
 
 
 async def version_text(request: Request) -> Response:
-    """Return a version's schema text alone."""
     number = parse_version(unquote(request.path_params["version"]))
     registered = await registry(request).version(subject(request), number, deleted=flag(request, "deleted"))
     return text_answer(request, registered.schema.artifact.text)
 
 
 async def referenced_by(request: Request) -> Response:
-    """Return ids of the schemas that refer to a version."""
     number = parse_version(unquote(request.path_params["version"]))
     schema_ids = await registry(request).referenced_by(
         subject(request), number, deleted=flag(request, "deleted"), part=page(request)
@@ -99,7 +91,6 @@ async def referenced_by(request: Request) -> Response:
 
 
 async def delete_version(request: Request) -> Response:
-    """Delete a version."""
     number = parse_version(unquote(request.path_params["version"]))
     return answer(
         request, await registry(request).delete_version(subject(request), number, permanent=flag(request, "permanent"))

@@ -1,6 +1,6 @@
 """Alembic's environment: runs on the connection and in the transaction of the opening store.
 
-Here: passing on that connection. Without an `alembic.ini`; `store.revisions` gives all settings.
+Here: passing on that connection; `store.revisions` gives all settings.
 """
 
 from alembic import context

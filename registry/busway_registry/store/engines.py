@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import aiosqlite
 
 WRITES: Final = "busway_writes"
-"""Execution option of connections with a writing transaction."""
 
 _POSTGRES: Final = {
     "connect_timeout": 5,
@@ -51,11 +50,7 @@ _LOOKS_AGAIN_S: Final = 0.02
 
 
 def create_engine(url: str) -> AsyncEngine:
-    """Make an engine that has not connected yet.
-
-    Raises:
-        StoreFailed: invalid URL, or missing driver.
-    """
+    """Make an engine that has not connected yet; raises `StoreFailed` for an invalid URL or a missing driver."""
     try:
         parsed = make_url(url)
         if parsed.get_backend_name() == "sqlite":
@@ -76,11 +71,7 @@ def _sqlite(url: URL) -> AsyncEngine:
 
 
 def try_sqlite(url: URL) -> None:
-    """Open the file once: the asyncio driver leaks a thread on failure.
-
-    Raises:
-        StoreFailed: it cannot be opened.
-    """
+    """Open the file once, as the asyncio driver leaks a thread on failure; raises `StoreFailed`."""
     try:
         sqlite3.connect(url.database or ":memory:").close()
     except sqlite3.Error as problem:
@@ -100,8 +91,8 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
 async def _write_ahead(connection: "aiosqlite.Connection") -> None:
     """Switch to WAL mode, even when several processes open a new file.
 
-    SQLite's busy timeout does not apply here: two connections that have read the file and want to change its journal
-    mode would deadlock, so one fails at once.
+    SQLite's busy timeout does not apply: two connections that have read the file and want to change its journal mode
+    would deadlock, so one fails at once.
     """
     deadline = get_running_loop().time() + _PATIENCE_S
     while True:

@@ -17,7 +17,7 @@ GLOBAL = ""
 
 
 class StoreFailed(Exception):
-    """The store failed; the text is its message without secrets."""
+    """The store failed; the text has no secrets."""
 
 
 class IdTaken(Exception):
@@ -38,7 +38,7 @@ class StoredSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """A subject's use of a schema. `deleted` is soft: still readable on request."""
+    """A subject's use of a schema; `deleted` is soft: still readable on request."""
 
     subject: str
     version: int
@@ -65,7 +65,7 @@ class Deleted(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of a list; stores read no more than that."""
+    """Part of a list; stores read no more than that."""
 
     offset: int = 0
     limit: int | None = None
@@ -78,13 +78,13 @@ class Transaction(Protocol):
     """A consistent view; writes are atomic."""
 
     async def schema(self, schema_id: int) -> StoredSchema | None:
-        """Return the schema of an id."""
+        """Return a schema by id."""
 
     async def find_schema(self, fingerprint: str) -> StoredSchema | None:
-        """Return the schema with that fingerprint."""
+        """Return a schema by fingerprint."""
 
     async def schemas_with_guid(self, guid: str) -> list[StoredSchema]:
-        """Return schemas with that GUID."""
+        """Return schemas by GUID."""
 
     async def highest_id(self) -> int:
         """Return the largest id in use; 0 for none."""
@@ -101,12 +101,12 @@ class Transaction(Protocol):
         """Remove a schema without versions."""
 
     async def subjects(self, prefix: str, deleted: Deleted, part: Part = WHOLE) -> list[str]:
-        """Return names with that prefix, sorted. A subject is deleted when all its versions are."""
+        """Return sorted names with that prefix. A subject is deleted when all its versions are."""
 
     async def every_version(
         self, prefix: str, *, deleted: bool, latest_only: bool = False, part: Part = WHOLE
     ) -> list[Version]:
-        """Return versions of subjects with that prefix, by subject and number. `deleted`: soft-deleted ones too."""
+        """Return versions of subjects with that prefix, by subject and number; with `deleted` soft-deleted ones too."""
 
     async def versions(self, subject: str) -> list[Version]:
         """Return all versions of a subject by number, soft-deleted ones too."""
@@ -115,15 +115,15 @@ class Transaction(Protocol):
         """Return version numbers, ascending."""
 
     async def version(self, subject: str, number: int | None, *, deleted: bool) -> Version | None:
-        """Return a version, with None the latest; `deleted`: soft-deleted ones too."""
+        """Return a version, with None the latest; with `deleted` soft-deleted ones too."""
 
     async def versions_of_schema(
         self, schema_id: int, *, deleted: bool = True, subject: str | None = None, part: Part = WHOLE
     ) -> list[Version]:
-        """Return versions with a schema, by subject and number. Of all subjects or one."""
+        """Return a schema's versions, by subject and number; of all subjects or one."""
 
     async def subjects_of_schema(self, schema_id: int, *, deleted: bool, part: Part = WHOLE) -> list[str]:
-        """Return names of the subjects with a schema, sorted."""
+        """Return a schema's subjects, sorted."""
 
     async def add_version(self, version: Version) -> None:
         """Add a version, which must not exist."""
@@ -135,9 +135,7 @@ class Transaction(Protocol):
         """Delete permanently."""
 
     async def referenced_by(self, subject: str, version: int, *, deleted: bool = True, part: Part = WHOLE) -> list[int]:
-        """Return ids of schemas that refer to a version, ascending. Without `deleted` only schemas with a live
-        version.
-        """
+        """Return ids of schemas that refer to a version, ascending; without `deleted` only those with a live version."""
 
     async def setting(self, kind: Setting, subject: str) -> Json | None:
         """Return a subject's setting, with `GLOBAL` the registry's; None without one."""

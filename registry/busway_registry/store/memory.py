@@ -157,8 +157,6 @@ def _part(items: list[Item], part: Part) -> list[Item]:
 
 
 class MemoryStore:
-    """A store that ends with the process."""
-
     def __init__(self) -> None:
         self._tables = _Tables()
         self._turn = asyncio.Lock()
@@ -171,7 +169,6 @@ class MemoryStore:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Transaction]:
-        """Yield the last committed state."""
         yield self._tables
 
     @asynccontextmanager

@@ -1,8 +1,9 @@
 """The tables' revision, and migration to the current one.
 
 Here: an empty database gets the current tables; an older one is migrated; a newer one is refused.
-Not here: migrations (`migrations`). Alembic takes longer to import than the registry to start, so it is imported only
-for a migration.
+Not here: migrations (`migrations`).
+
+Alembic takes longer to import than the registry to start, so it is imported only for a migration.
 """
 
 from typing import Final
@@ -43,7 +44,7 @@ def prepare(connection: Connection) -> bool:
 
 
 def migrate(connection: Connection) -> None:
-    """Run all due migrations in the open transaction. Only one per process at a time: Alembic's `op` is a global.
+    """Run due migrations in the open transaction, one per process at a time: Alembic's `op` is a global.
 
     Raises:
         StoreFailed: the database is newer than this code.

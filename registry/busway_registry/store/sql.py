@@ -1,8 +1,9 @@
 """The store on a database: SQLite in WAL mode beside the broker, PostgreSQL in production.
 
 Here: transactions and rows.
-Not here: connections (`engines`), tables (`tables`, `revisions`), rules (`service`). Writing transactions are
-serialised (`BEGIN IMMEDIATE`, an advisory lock), so ids and versions need no retries.
+Not here: connections (`engines`), tables (`tables`, `revisions`), rules (`service`).
+
+Writing transactions are serialised (`BEGIN IMMEDIATE`, an advisory lock), so ids and versions need no retries.
 """
 
 import asyncio
@@ -53,8 +54,7 @@ class SqlStore:
     """A store on a database.
 
     Args:
-        url: SQLAlchemy's URL with an asyncio driver, such as `sqlite+aiosqlite:///registry.db` or
-            `postgresql+psycopg://…`.
+        url: SQLAlchemy's, with an asyncio driver: `sqlite+aiosqlite:///registry.db`, `postgresql+psycopg://…`.
 
     Raises:
         StoreFailed: invalid URL, or missing driver.
@@ -66,7 +66,7 @@ class SqlStore:
         self._turn = asyncio.Lock()
 
     async def open(self) -> None:
-        """Connect. Create tables in an empty database, or migrate those of an earlier release.
+        """Connect; create tables in an empty database, or migrate those of an earlier release.
 
         Raises:
             StoreFailed: the database is unusable.
@@ -79,12 +79,10 @@ class SqlStore:
                     await connection.run_sync(migrate)
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._engine.dispose()
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Transaction]:
-        """Open a consistent view."""
         with _failures():
             async with self._engine.connect() as connection:
                 if not self._sqlite:
@@ -262,7 +260,7 @@ class _SqlTransaction:
         return await self._part(query.order_by(VERSIONS.c.subject), part, _first)
 
     async def _part(self, query: Select[Any], part: Part, make: Callable[[Row[Any]], Item]) -> list[Item]:
-        """Return a list, read in parts. Other tasks run in between."""
+        """Return a list, read in parts; other tasks run in between."""
         items: list[Item] = []
         while part.limit is None or len(items) < part.limit:
             most = _ROWS if part.limit is None else min(_ROWS, part.limit - len(items))

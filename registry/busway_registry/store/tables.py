@@ -1,6 +1,6 @@
 """The tables, equal in SQLite and PostgreSQL.
 
-Here: columns and constraints; the database enforces unique ids and identities. Each change here needs a migration
+Here: columns and constraints; the database enforces unique ids and identities. Each change needs a migration
 (`migrations`).
 """
 

@@ -1,8 +1,9 @@
 """Validation processes: started on demand, bounded, killed on timeout.
 
 Here: assigning requests to processes, deadlines, handling of crashed processes.
-Not here: validation (`worker`), the choice to validate in this process (`validator`). The standard library's pools
-cannot kill one process and keep the others.
+Not here: validation (`worker`), the choice to validate in this process (`validator`).
+
+The standard library's pools cannot kill one process and keep the others.
 """
 
 import asyncio
@@ -24,12 +25,10 @@ logger = logging.getLogger("busway.registry")
 WORKERS: Final = 2
 """Limit of processes; each uses a processor while it validates."""
 _MOST_WAITING: Final = 64
-"""Limit of requests waiting for a process, with their schemas in memory. More are refused."""
+"""Limit of waiting requests, with their schemas in memory; more are refused."""
 
 
 class Pool:
-    """Up to `WORKERS` processes, started on demand."""
-
     def __init__(self) -> None:
         self._semaphore = asyncio.Semaphore(WORKERS)
         self._idle: list[Process] = []
@@ -38,7 +37,6 @@ class Pool:
 
     @property
     def pids(self) -> list[int]:
-        """Ids of running processes."""
         return [pid for pid, process in self._alive.items() if process.returncode is None]
 
     async def ask(self, task: str, arguments: dict[str, Any], *, within_s: float) -> Any:
@@ -85,7 +83,7 @@ class Pool:
         return answer
 
     async def close(self) -> None:
-        """Kill all processes. No request may follow."""
+        """Kill all processes; no request may follow."""
         self._idle.clear()
         for worker in tuple(self._alive.values()):
             await self._end(worker)

@@ -27,15 +27,12 @@ _CACHED_CHARS: Final = 500_000
 
 
 class SchemaValidator:
-    """Validates schemas for a registry."""
-
     def __init__(self, pool: Pool, deadline_s: float = DEADLINE_S) -> None:
         self._pool = pool
         self._deadline_s = deadline_s
         self._parse = RecentlyParsed(_CACHED_CHARS)
 
     def request(self) -> "ValidationRequest":
-        """Start a request's deadline and budget."""
         return ValidationRequest(self._pool, self._parse, self._deadline_s)
 
 

@@ -1,9 +1,10 @@
 """A process that validates schemas for a registry, one at a time, until its input ends.
 
 Here: the loop, and the process's limits.
-Not here: queueing and deadlines (`pool`), rules (`domain`). It imports only the rules, so it starts in less than 0.1 s.
+Not here: queueing and deadlines (`pool`), rules (`domain`).
 
-Requests and responses are a length in eight bytes and a pickle; only the registry and this process have the pipes.
+It imports only the rules, so it starts in less than 0.1 s. Requests and responses are a length in eight bytes and a
+pickle; only the registry and this process have the pipes.
 """
 
 import os
@@ -34,7 +35,6 @@ _CACHED_CHARS: Final = 2_000_000
 _TIRED_BYTES: Final = 256 * 1024 * 1024
 """Peak that ends a worker, as the interpreter seldom returns memory."""
 _NICE: Final = 5
-"""Lets the machine's servers run first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,6 @@ def set_bounds() -> None:
 
 
 def serve(questions: BinaryIO, answers: BinaryIO) -> None:
-    """Answer requests until they end, or this worker does."""
     parse = RecentlyParsed(_CACHED_CHARS)
     while header := questions.read(LENGTH.size):
         (size,) = LENGTH.unpack(header)

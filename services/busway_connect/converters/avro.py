@@ -41,8 +41,6 @@ class _Writing:
 
 
 class AvroConverter(Converter):
-    """See the module."""
-
     settings: ClassVar[tuple[Setting, ...]] = (
         Setting(name="schema.registry.url", doc="The registry's address", required=True),
         Setting(name="auto.register.schemas", doc="Whether new schemas are registered", default="true", type="BOOLEAN"),
@@ -73,7 +71,6 @@ class AvroConverter(Converter):
         self._readings: dict[int, tuple[Any, Schema, Change | None]] = {}
 
     async def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """Return a value's framed Avro."""
         if value is None and (schema is None or schema.optional):
             return None
         if schema is None:
@@ -105,7 +102,6 @@ class AvroConverter(Converter):
             raise _translated(problem, f"the schema of {subject}") from None
 
     async def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
-        """Return the value of a framed body."""
         if data is None:
             return None, None
         if len(data) < _FRAME.size or data[0] != 0:
@@ -142,7 +138,6 @@ class AvroConverter(Converter):
         return self._readings[schema_id]
 
     async def close(self) -> None:
-        """Disconnect."""
         await self._registry.close()
 
 
@@ -176,7 +171,7 @@ def _default_out(schema: Schema, value: Any) -> Any:
 
 
 def _change(schema: Schema, *, scrub: bool) -> Change | None:
-    """Return the conversion of a value for fastavro. None for none needed, the usual case."""
+    """Return the conversion for fastavro; None for none needed, the usual case."""
     inner = _change_inner(schema, scrub=scrub)
     default = schema.default if schema.has_default else None
     if default is None and inner is None:

@@ -1,8 +1,10 @@
 """Connect's schemas ↔ Avro's, like Confluent's `AvroData`.
 
 Here: both directions, as plain JSON.
-Not here: values (`avro`). Properties `connect.*` keep what Avro cannot express (`int16`, a name on a primitive,
-versions, parameters). Source: `io.confluent.connect.avro.AvroData` with default settings.
+Not here: values (`avro`).
+
+Properties `connect.*` keep what Avro cannot express (`int16`, a name on a primitive, versions, parameters). Source:
+`io.confluent.connect.avro.AvroData` with default settings.
 """
 
 import dataclasses
@@ -72,7 +74,6 @@ class ToAvro:
         self._anonymous = 0
 
     def convert(self, schema: Schema) -> Any:
-        """Return Avro's schema as JSON."""
         inner = self._inner(schema)
         if not schema.optional:
             return inner
@@ -174,17 +175,11 @@ def _part(schema: Schema | None) -> Schema:
 
 
 class FromAvro:
-    """Converts Avro's schema as JSON to Connect's."""
-
     def __init__(self) -> None:
         self._named: dict[str, Schema] = {}
 
     def convert(self, avro: Any, namespace: str = "") -> Schema:
-        """Return Connect's schema.
-
-        Raises:
-            ConversionFailed: recursive, which is unsupported, or not an Avro schema.
-        """
+        """Convert; raises `ConversionFailed` if recursive, which is unsupported, or not an Avro schema."""
         if isinstance(avro, list):
             return self._union(avro, namespace)
         if isinstance(avro, str):

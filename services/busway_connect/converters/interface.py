@@ -1,7 +1,7 @@
 """Converters between Connect's data model and record bytes.
 
 Here: the interface and its errors.
-Not here: formats (a module each), choosing one (`plugins`).
+Not here: formats, choosing one (`plugins`).
 """
 
 from collections.abc import Mapping
@@ -46,12 +46,7 @@ class Converter(Configurable):
         raise NotImplementedError
 
     async def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
-        """Return a record's value, with its schema if any.
-
-        Raises:
-            ConversionFailed: another format.
-            Retriable: a required service is unreachable.
-        """
+        """Return a record's value, with its schema if any. Errors as in `from_connect`."""
         raise NotImplementedError
 
     async def close(self) -> None:
@@ -59,17 +54,15 @@ class Converter(Configurable):
 
 
 class BySchema(Generic[T]):
-    """A bounded cache keyed by schema object.
+    """A bounded cache keyed by schema object; the oldest entry is removed first.
 
-    Identity is the key: comparing schemas of a hundred fields for every record would cost more than the conversion. The
-    oldest entry is removed first.
+    Identity is the key, as comparing schemas of a hundred fields would cost more than converting the record.
     """
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[Schema, T]] = {}
 
     def get(self, schema: Schema) -> T | None:
-        """Return the entry of this object."""
         entry = self._kept.get(id(schema))
         return None if entry is None else entry[1]
 

@@ -32,8 +32,6 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class JsonConverter(Converter):
-    """See the module."""
-
     settings: ClassVar[tuple[Setting, ...]] = (
         Setting(name="schemas.enable", doc="Whether the schema is around the value", default="true", type="BOOLEAN"),
         Setting(name="decimal.format", doc="BASE64 or NUMERIC", default="BASE64"),
@@ -50,7 +48,6 @@ class JsonConverter(Converter):
         self._read_schemas: dict[bytes, Schema | None] = {}
 
     async def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """Return a value's JSON."""
         try:
             return self._written(topic, schema, value)
         except RecursionError:
@@ -71,7 +68,6 @@ class JsonConverter(Converter):
         return head + body + b"}" if self._with_schemas else body
 
     async def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
-        """Return the value of JSON text."""
         if data is None:
             return None, None
         try:

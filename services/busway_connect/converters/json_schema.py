@@ -1,7 +1,6 @@
 """Connect's schemas as JSON, like `org.apache.kafka.connect.json.JsonConverter`.
 
 Here: the envelope's schema.
-Not here: values (`json`).
 """
 
 import dataclasses
@@ -60,11 +59,7 @@ def _part(schema: Schema | None) -> Schema:
 
 
 def schema_from_json(given: Any, default_from_json: Any) -> Schema:
-    """Return the schema of a JSON object.
-
-    Raises:
-        ConversionFailed: not a schema.
-    """
+    """Return the schema of a JSON object; raises `ConversionFailed`."""
     if not isinstance(given, dict) or not isinstance(given.get("type"), str):
         raise ConversionFailed("Schema must contain 'type' field")
     kind = _TYPES.get(given["type"])

@@ -19,7 +19,6 @@ class StringConverter(Converter):
         return self.config.get("converter.encoding", "utf-8")
 
     async def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """Return the value's text."""
         if value is None:
             return None
         try:
@@ -28,7 +27,6 @@ class StringConverter(Converter):
             raise ConversionFailed(f"no text in {self._encoding()}: {problem}") from None
 
     async def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
-        """Return the bytes as text."""
         if data is None:
             return _OPTIONAL_STRING, None
         try:
@@ -51,10 +49,7 @@ def _java_text(value: Any) -> str:
 
 
 class ByteArrayConverter(Converter):
-    """Bytes, unchanged."""
-
     async def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """Return the bytes."""
         if schema is not None and schema.type != "bytes":
             raise ConversionFailed(f"the ByteArrayConverter writes bytes only, and the schema says {schema.type}")
         if value is not None and not isinstance(value, bytes | bytearray | memoryview):
@@ -62,5 +57,4 @@ class ByteArrayConverter(Converter):
         return None if value is None else bytes(value)
 
     async def to_connect(self, topic: str, data: bytes | None) -> tuple[Schema | None, Any]:
-        """Return the bytes."""
         return _OPTIONAL_BYTES, data

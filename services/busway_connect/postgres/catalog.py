@@ -1,8 +1,7 @@
 """The database's tables and types.
 
-Here: values, and the queries for them.
-Not here: Connect schemas (`columns`), the log's view (`pgoutput`). The connection is psycopg 3's blocking one: all this
-runs in the connector's thread.
+Here: values, and their queries, on psycopg 3's blocking connection in the connector's thread.
+Not here: Connect schemas (`columns`), the log's view (`pgoutput`).
 """
 
 from collections.abc import Collection, Iterable
@@ -16,15 +15,13 @@ SESSION: Final = (
     "-c datestyle=ISO,MDY -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=1 -c bytea_output=hex"
     " -c lc_monetary=C -c client_encoding=UTF8 -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c row_security=off"
 )
-"""Session settings for a fixed text form of values. Like in pg_dump, statement limits of a role or database do not
-apply, and rows hidden by a policy are an error.
+"""Session settings for a fixed text form of values. Statement limits do not apply, and rows hidden by a policy are an
+error, like in pg_dump.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableId:
-    """A table's schema and name."""
-
     schema: str
     name: str
 
@@ -72,7 +69,6 @@ class Table:
     replica_identity: str = "d"
 
     def without(self, names: Collection[str]) -> "Table":
-        """Copy the table without these columns."""
         return replace(self, columns=tuple(column for column in self.columns if column.name not in names))
 
 

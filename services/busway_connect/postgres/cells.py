@@ -1,7 +1,7 @@
 """Reading a table's columns from a row.
 
 Here: a column's schema, name, reader and mask.
-Not here: rows and records (`records`), types (`columns`).
+Not here: records (`records`), types (`columns`).
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -18,8 +18,6 @@ from busway_connect.schema import Field, Schema
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Reading of a column from a row."""
-
     index: int
     name: str
     read: Callable[[str], Any]
@@ -35,11 +33,7 @@ def column_schema(column: Column, codec: Codec) -> Schema:
 
 
 def require_own_names(table: TableId, fields: Mapping[str, Field]) -> None:
-    """Check that adjusted column names are unique.
-
-    Raises:
-        ConfigInvalid: two are equal.
-    """
+    """Check that adjusted column names are unique; raises `ConfigInvalid`."""
     columns: dict[str, str] = {}
     for column, field in fields.items():
         other = columns.setdefault(field.name, column)
@@ -53,11 +47,7 @@ def require_own_names(table: TableId, fields: Mapping[str, Field]) -> None:
 
 
 def require_no_key(table: TableId, column: str, key: Collection[str], mask: Mask) -> None:
-    """Refuse a masked column in the key.
-
-    Raises:
-        ConfigInvalid: the column is in the key.
-    """
+    """Refuse a masked column in the key; raises `ConfigInvalid`."""
     if column in key:
         raise ConfigInvalid(
             {
@@ -68,7 +58,7 @@ def require_no_key(table: TableId, column: str, key: Collection[str], mask: Mask
 
 
 def masked_length(types: Types, column: Column, codec: Codec, mask: Mask) -> int | None:
-    """Return the length of a maskable column. None for one that passes unchanged."""
+    """Return the length of a maskable column; None for one that passes unchanged."""
     length = text_length(types, column.type_oid, column.type_modifier)
     if length is None and mask.truncates and codec.schema.type == "string":
         return UNLIMITED  # uuid and JSON can be cut as text, but not masked
@@ -76,7 +66,6 @@ def masked_length(types: Types, column: Column, codec: Codec, mask: Mask) -> int
 
 
 def masked(cell: Cell, mask: Mask, length: int) -> Cell:
-    """Return the cell with all its values masked."""
     unchanged = cell.unchanged
     return replace(
         cell,

@@ -1,8 +1,7 @@
 """Column types → Connect schemas and values, like Debezium.
 
-Here: `Codec`, and `codec_for`, which finds a column's.
-Not here: parsing text (`values`, `geometry`), defaults (`defaults`). Built-in types are found by their fixed oid,
-extensions' types by name.
+Here: `Codec`, and finding a column's. Built-in types are found by their fixed oid, extensions' types by name.
+Not here: parsing text (`values`, `geometry`), defaults (`defaults`).
 """
 
 import hashlib
@@ -77,8 +76,8 @@ def codec_for(types: Types, type_oid: int, modifier: int, settings: Settings) ->
 
 
 def text_length(types: Types, type_oid: int, modifier: int) -> int | None:
-    """Return a text column's limit in characters, `UNLIMITED` for none. None for other types (Debezium: JDBC's CHAR and
-    VARCHAR).
+    """Return a text column's limit in characters, `UNLIMITED` for none; None for other types (Debezium: JDBC's CHAR
+    and VARCHAR).
     """
     info, modifier = types.resolved(type_oid, modifier)
     if info.kind == "e" or info.name in ("text", "name"):

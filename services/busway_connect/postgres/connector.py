@@ -63,7 +63,7 @@ class PostgresConnector(Source):
         return None
 
     async def start(self, offsets: Sequence[tuple[Mapping[str, Any], Offset]]) -> None:
-        """Check the server, and continue after the offset. A first start creates publication and slot and takes a
+        """Check the server, and continue after the offset. A first start creates publication and slot, and takes a
         snapshot.
 
         Raises:
@@ -115,14 +115,14 @@ class PostgresConnector(Source):
         Raises:
             Retriable: the server became unreachable, or another reader kept the slot for too long.
             PositionLost: as `start`, after waiting for the slot.
-            Unreadable: a value has no form in a record; the text has a remedy.
+            Unreadable: a value has no form in a record.
         """
         assert self._handover is not None, "read before start"
         assert self._settings is not None
         return await self._handover.take(self._settings.batch_size, READ_WAIT_S)
 
     def position(self, offset: Offset) -> Sequence[int | str] | None:
-        """Return the order of records. None for a table whose key has no order."""
+        """Return the order of records; None for a table whose key has no order."""
         return order_of(offset)
 
     async def committed(self, offset: Offset) -> None:

@@ -1,8 +1,9 @@
 """A column's default for the schema, like Debezium.
 
 Here: PostgreSQL's printed expression → value.
-Not here: column types (`columns`). Nothing is evaluated: a constant is parsed, a function becomes the type's zero, any
-other expression means no default.
+Not here: column types (`columns`).
+
+Nothing is evaluated: a constant is parsed, a function becomes the type's zero, any other expression means no default.
 """
 
 import re

@@ -1,6 +1,6 @@
 """PostgreSQL's geometric types as Debezium's structs with WKB.
 
-Here: schemas and pure functions, text → struct.
+Here: schemas and functions, text → struct.
 Not here: PostGIS.
 """
 

@@ -1,6 +1,6 @@
 """A bounded queue from the connector's blocking thread to the event loop.
 
-Here: the queue, with limits in records and bytes.
+Here: limits in records and bytes.
 Not here: its contents.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Final
 from busway_connect.connector import SourceRecord
 
 _RECORD_BYTES: Final = 100
-"""Size of a record beside its values. Otherwise empty rows would count as nothing."""
+"""Size of a record beside its values, so that empty rows count."""
 _VALUE_BYTES: Final = 8
 
 
@@ -92,17 +92,13 @@ class Handover:
         return self._stopped or not full
 
     def pause(self, seconds: float) -> None:
-        """Sleep; called in the thread.
-
-        Raises:
-            Stopped: the reader has closed.
-        """
+        """Sleep; called in the thread. Raises `Stopped` if the reader has closed."""
         with self._room:
             if self._room.wait_for(lambda: self._stopped, seconds):
                 raise Stopped
 
     def fail(self, problem: BaseException) -> None:
-        """End the thread with this error. The reader gets it after the records."""
+        """End the thread with this error, which the reader gets after the records."""
         self._problem = problem
         self._tell()
 
@@ -112,7 +108,7 @@ class Handover:
             self._room.notify_all()
 
     async def take(self, most: int, wait_s: float) -> list[SourceRecord]:
-        """Return the next records, up to a limit. Waits for the first up to a timeout.
+        """Return the next records up to a limit; wait for the first up to a timeout.
 
         Raises:
             Exception: the error of `fail`.

@@ -1,12 +1,13 @@
-"""Debezium's settings that hide text columns: `column.mask.with.N.chars`, `column.mask.hash.ALGORITHM.with.salt.SALT`,
-`column.mask.hash.v2.…` and `column.truncate.to.N.chars`, each a list of regular expressions of `schema.table.column`.
+"""Debezium's settings that hide text columns.
 
 Here: reading them, and masking values.
 Not here: the values (`records`).
 
-Like in Debezium, a column's first match counts, truncation before masks before hashes; a mask replaces null, too; other
-types pass unchanged, with a log message; a hash is cut to its column's length. Debezium publishes masked key columns
-unmasked; here they fail the task.
+They are `column.mask.with.N.chars`, `column.mask.hash.ALGORITHM.with.salt.SALT`, `column.mask.hash.v2.…` and
+`column.truncate.to.N.chars`, each a list of regular expressions of `schema.table.column`. Like in Debezium, a column's
+first match counts, truncation before masks before hashes; a mask replaces null, too; other types pass unchanged, with a
+log message; a hash is cut to its column's length. Debezium publishes masked key columns unmasked; here they fail the
+task.
 """
 
 import hashlib
@@ -49,17 +50,15 @@ class Mask:
     first_version: bool = False
 
     def takes(self, column: str) -> bool:
-        """Return whether it applies to this column, by full name."""
         return any(pattern.fullmatch(column) for pattern in self.columns)
 
     def parameters(self, length: int | None) -> tuple[tuple[str, str], ...]:
-        """Return the schema's parameters for a column of this length. None for non-text."""
+        """Return the schema's parameters for a column of this length; None for non-text."""
         if not self.truncates:
             return (("masked", "true"),)
         return (("truncateLength", str(self.chars)),) if length is not None and length > self.chars else ()
 
     def of(self, value: Any, length: int) -> Any:
-        """Return the replacement of a text or None."""
         if self.truncates:
             return value if value is None else _cut(value, self.chars)
         if self.algorithm is None:
@@ -71,7 +70,7 @@ class Mask:
 
 
 def _cut(text: str, units: int) -> str:
-    """Return the first Java characters. A split surrogate pair becomes a question mark, like in Java."""
+    """Return the first Java characters; a split surrogate pair becomes a question mark."""
     if len(text) * 2 <= units:
         return text
     return (
@@ -98,7 +97,6 @@ def _serialized(text: str) -> bytes:
 
 
 def is_mask(name: str) -> bool:
-    """Return whether a setting is one of these."""
     return any(pattern.fullmatch(name) for pattern in (_TRUNCATE, _MASK, _HASH))
 
 

@@ -1,8 +1,10 @@
 """Messages of PostgreSQL's plugin `pgoutput`, protocol version 1.
 
 Here: a frozen class for each message, and `decode`.
-Not here: their meaning (`stream`), values (`values`), IO. Values stay text of PostgreSQL's output functions; None is
-NULL, `UNCHANGED` an untouched TOASTed value. Source: PostgreSQL 15, "Logical Replication Message Formats".
+Not here: their meaning (`stream`), values (`values`), IO.
+
+Values stay text of PostgreSQL's output functions; None is NULL, `UNCHANGED` an untouched TOASTed value. Source:
+PostgreSQL 15, "Logical Replication Message Formats".
 """
 
 import struct
@@ -26,7 +28,6 @@ class _Unchanged(Enum):
 
 
 UNCHANGED: Final = _Unchanged.UNCHANGED
-"""A TOASTed value that the UPDATE did not touch."""
 Cell: TypeAlias = str | bytes | Literal[_Unchanged.UNCHANGED] | None
 Row: TypeAlias = tuple[Cell, ...]
 
@@ -42,7 +43,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """End of a transaction. `end_lsn` is the first byte after the commit record."""
+    """End of a transaction; `end_lsn` is the first byte after the commit record."""
 
     commit_lsn: int
     end_lsn: int
@@ -69,7 +70,7 @@ class RelationColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """A table's form from here on. Sent before its first change and after each change of its definition."""
+    """A table's form from here on, sent before its first change and after each change of its definition."""
 
     oid: int
     schema: str
@@ -80,8 +81,6 @@ class Relation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Type:
-    """A type that is not built in."""
-
     oid: int
     schema: str
     name: str
@@ -95,7 +94,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """An updated row. `old` is None if no identity column changed; `old_is_key`: it has only the identity's columns."""
+    """An updated row. `old` is None if no identity column changed; `old_is_key`: it has only these columns."""
 
     relation: int
     old: Row | None
@@ -114,8 +113,6 @@ class Delete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncate:
-    """Truncated tables."""
-
     relations: tuple[int, ...]
     cascade: bool
     restart_identity: bool
@@ -287,11 +284,7 @@ _DECODERS: Final[dict[int, Callable[[_Reader], Any]]] = {
 
 
 def decode(data: bytes) -> Any:
-    """Decode a message.
-
-    Raises:
-        Malformed: invalid, or with bytes left over.
-    """
+    """Decode a message; raises `Malformed`, also for bytes left over."""
     if not data:
         raise Malformed("an empty message")
     decoder = _DECODERS.get(data[0])

@@ -1,6 +1,6 @@
 """A connector's position: in the snapshot, or in the log.
 
-Here: both kinds, conversion to and from stored offsets, and their order.
+Here: both kinds, stored offsets, and their order.
 Not here: IO.
 
 Offsets have Debezium's names (`lsn`, `lsn_commit`, `lsn_proc`, `txId`, `ts_usec`, `snapshot`, …) and Busway's:
@@ -24,7 +24,6 @@ def lsn_text(lsn: int) -> str:
 
 
 def lsn_number(text: str) -> int:
-    """Parse PostgreSQL's text."""
     high, _, low = text.partition("/")
     return int(high, 16) << 32 | int(low, 16)
 
@@ -106,7 +105,6 @@ class InStream:
         return stored
 
     def has_whole(self, transaction_lsn: int) -> bool:
-        """Return whether the transaction of this commit record is complete."""
         return transaction_lsn < self.commit_lsn
 
     def handed_over(self, transaction_lsn: int, lsn: int, events: int) -> int | None:
@@ -118,11 +116,7 @@ class InStream:
 
 
 def read_offset(offset: Mapping[str, Any]) -> InSnapshot | InStream:
-    """Parse a stored offset. Debezium's own too, which repeats the current transaction from its beginning.
-
-    Raises:
-        ValueError: invalid.
-    """
+    """Parse a stored offset; raises ValueError. Debezium's own repeats the current transaction from its beginning."""
     try:
         generation = int(offset.get("generation", 0))
         if offset.get("snapshot"):

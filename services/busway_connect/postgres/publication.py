@@ -1,7 +1,6 @@
 """A connector's publication: the part of the captured tables in the server's log.
 
-Here: creating it, checking that it has all captured changes under their own names, and its row filters and column lists
-for the snapshot.
+Here: creating it, checking that it has all captured changes under their own names, its row filters and column lists.
 Not here: the slot (`slots`).
 """
 
@@ -33,7 +32,6 @@ _PUBLISHED_PARTS: Final = """SELECT p.schemaname, p.tablename, p.rowfilter, (SEL
         WHERE (n.nspname, c.relname) = (p.schemaname, p.tablename) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
         AND a.attname <> ALL (p.attnames))
     FROM pg_catalog.pg_publication_tables p WHERE p.pubname = %s"""
-"""Names of published tables, with row filter and omitted columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +51,12 @@ def prepare_publication(connection: Connection, settings: Settings, tables: list
     """Create the publication if allowed. Check that it has all tables.
 
     Returns:
-        the tables under whose names changes are sent: a partitioned table or its partitions; a snapshot of both would
+        the tables under whose names changes are sent: a partitioned table or its partitions, as a snapshot of both
+            would
         duplicate rows.
 
     Raises:
-        ConfigInvalid: missing, or without a captured table, or sending its changes under another name; the text has a
-            remedy.
+        ConfigInvalid: missing, lacks a captured table, or sends its changes under another name.
     """
     name = sql.Identifier(settings.publication)
     listed = sql.SQL(", ").join(sql.Identifier(table.schema, table.name) for table in tables)
@@ -133,7 +131,7 @@ def _require_tables(connection: Connection, settings: Settings, tables: list[Tab
 
 
 def once_each(connection: Connection, tables: list[TableId]) -> dict[TableId, Published]:
-    """Return the tables to read, without partitions of tables read, too."""
+    """Return the tables to read, without partitions of others."""
     chosen = set(tables)
     doubled = {
         TableId(schema=schema, name=name)

@@ -1,8 +1,7 @@
 """The connector's thread: all connections to PostgreSQL, the snapshot, the log.
 
 Here: connections, which block, hence a thread; the loop over the log; standby status updates.
-Not here: meaning of messages (`stream`), rows (`snapshot`), checks of slot and publication (`slots`), the replication
-protocol (`replication`).
+Not here: messages (`stream`), rows (`snapshot`), slot and publication (`slots`), the protocol (`replication`).
 """
 
 import logging
@@ -38,7 +37,7 @@ logger = logging.getLogger("busway.connect.postgres")
 _WAIT_S: Final = 0.1
 """Longest sleep in a quiet log, and delay of confirmations and stops."""
 _LOOK_EVERY: Final = 251
-"""Messages between looks at the clock in a busy log. A prime, so that it does not fall inside each of many equally long
+"""Messages between looks at the clock in a busy log. A prime, so as not to fall inside each of many equally long
 transactions.
 """
 _STREAMS: Final = frozenset({"initial", "always", "no_data", "never", "when_needed"})
@@ -50,7 +49,6 @@ class Reader:
 
     Args:
         stored: offset of the previous run, if any.
-        notes: receives the progress.
         ready: called after all checks, with an error if the connector cannot run.
     """
 
@@ -86,7 +84,7 @@ class Reader:
         self._confirmed_lsn_sent = 0
         self._beat_at = time.monotonic()
         self.confirmed_lsn = 0
-        """Stored position. Written by the event loop, sent to the server by the thread."""
+        """Stored position, written by the event loop, sent to the server by the thread."""
 
     def run(self) -> None:
         """Run until the handover stops, or to the end of `initial_only`. Errors go to the reader."""
@@ -126,7 +124,6 @@ class Reader:
     # Start
 
     def _begin(self, catalog: Connection) -> tuple[InSnapshot | InStream, str | None]:
-        """Return the position, and a new slot's snapshot name."""
         settings, stored = self._settings, self._stored
         if settings.snapshot_mode not in _STREAMS:
             if isinstance(stored, InStream):
@@ -178,7 +175,6 @@ class Reader:
     # The snapshot
 
     def _snapshot(self, position: InSnapshot, exported: str | None, published: Mapping[TableId, Published]) -> InStream:
-        """Hand over the rows; return the stream's beginning."""
         catalog, settings = self._catalog, self._settings
         assert catalog is not None
         catalog.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -287,7 +283,6 @@ class Reader:
             self._hold(record)
 
     def _describe(self, stream: Stream, relation: pgoutput.Relation) -> None:
-        """Take a table's new form from the log and the catalogue."""
         assert self._catalog is not None
         id_ = TableId(schema=relation.schema, name=relation.name)
         if not self._settings.captures(id_):
@@ -300,7 +295,7 @@ class Reader:
         self._warn_of_keys(layout, {column.name for column in relation.columns if column.key})
 
     def _warn_of_keys(self, layout: Layout, identity: Collection[str]) -> None:
-        """Warn once if deletes lack the key. The log's old row has only the replica identity."""
+        """Warn once if deletes lack the key, as the log's old row has only the replica identity."""
         missing = [column for column in layout.key if column not in identity]
         if missing and identity and layout.id not in self._warned:
             self._warned.add(layout.id)
@@ -331,7 +326,6 @@ class Reader:
             self._hold(stream.heartbeat(read_lsn, time.time_ns()))
 
     def _tell(self, server: ReplicationConnection) -> None:
-        """Send the server the position and a sign of life."""
         confirmed = self.confirmed_lsn
         server.tell(max(server.sent_lsn, confirmed), confirmed)
         self._confirmed_lsn_sent, self._status_sent_at = confirmed, time.monotonic()

@@ -1,7 +1,7 @@
 """Table changes as records: Debezium's keys, envelopes, schemas and headers.
 
-Here: `Layout`, made for each version of a table, and records of changes.
-Not here: a change's place in the log (`stream`), IO. Times are passed in as nanoseconds.
+Here: `Layout`, made for each version of a table. Times are passed in as nanoseconds.
+Not here: a change's place in the log (`stream`), IO.
 """
 
 import base64
@@ -89,7 +89,7 @@ HEARTBEAT: Final = Schema(
 
 
 class Unreadable(Exception):
-    """A value has no form in a record. The text has the column and a remedy."""
+    """A value has no form in a record; the text has the column and a remedy."""
 
 
 class StaleType(Exception):
@@ -102,12 +102,12 @@ class StaleType(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Parts of `source` beyond the table: place in the log, phase.
+    """Parts of `source` beyond the table.
 
     Attributes:
         at_us: of the transaction's commit, or the snapshot.
         snapshot: `false`, `true`, `first`, `last`, …
-        commit_lsn: end of the previous transaction; None for none yet.
+        commit_lsn: end of the previous transaction, if any.
         origin, origin_lsn: of a transaction replicated from another server.
     """
 
@@ -211,7 +211,7 @@ class Layout:
         )
 
     def row(self, cells: Row, old: Row | None = None) -> dict[str, Any]:
-        """Return a row's values. Those missing in the log come from the old row, if present.
+        """Return a row's values; those missing in the log come from the old row, if present.
 
         Raises:
             StaleType: an unknown enum label.
@@ -265,7 +265,6 @@ class Layout:
         return any(self._settings.mask_of(self.id, column) is not None for column in columns)
 
     def key_of(self, row: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return a row's key; None for a table without one."""
         return {name: row[name] for name in self._key_fields} if self.key else None
 
     def _envelope(
@@ -315,9 +314,7 @@ class Layout:
         return parts
 
     def updated(self, old: Row | None, new: Row, origin: Origin, now_ns: int) -> list[Part]:
-        """Return the records of an UPDATE. A changed key gives a delete and a create that refer to each other in a
-        header.
-        """
+        """Return an UPDATE's records. A changed key gives a delete and a create, whose headers refer to each other."""
         after = self.row(new, old)
         before = self.row(old) if old is not None else None
         key = self.key_of(after)
@@ -343,7 +340,7 @@ def _base64(data: bytes) -> str:
 
 
 def context_headers(settings: Settings, run_id: str) -> tuple[tuple[str, bytes | None], ...]:
-    """Return the connector's headers: Debezium's `__debezium.context.*`."""
+    """Return Debezium's headers `__debezium.context.*`."""
     if not settings.extended_headers:
         return ()
     values = {

@@ -1,9 +1,10 @@
 """PostgreSQL's streaming replication protocol, on psycopg 3's layer over libpq.
 
 Here: creating a slot, reading messages, confirming positions.
-Not here: meaning of messages (`pgoutput`), when to confirm (`reader`). psycopg 3 has no replication, and psycopg 2's
-confirms by itself what it considers handled, which could lose changes: here only `tell` confirms. Source: PostgreSQL
-15, "Streaming Replication Protocol".
+Not here: meaning of messages (`pgoutput`), when to confirm (`reader`).
+
+psycopg 3 has no replication, and psycopg 2's confirms by itself what it considers handled, which could lose changes:
+here only `tell` confirms. Source: PostgreSQL 15, "Streaming Replication Protocol".
 """
 
 import struct
@@ -42,7 +43,6 @@ class ReplicationConnection:
         self.sent_lsn = 0
         """Everything before was sent, by the server's last keepalive."""
         self.reply_wanted = False
-        """The server requests a status update."""
 
     def fileno(self) -> int:
         return self._libpq.socket
@@ -106,12 +106,11 @@ class ReplicationConnection:
         return psycopg.OperationalError("the server has ended the stream")
 
     def tell(self, written_lsn: int, flushed_lsn: int) -> None:
-        """Send a status update. It has the position read, and the LSN before which the server may discard the log."""
+        """Send the position read, and the LSN before which the server may discard the log."""
         now_us = time.time_ns() // 1000 - POSTGRES_EPOCH_US
         self._libpq.put_copy_data(_STATUS.pack(b"r", written_lsn, flushed_lsn, flushed_lsn, now_us, 0))
         self._libpq.flush()
         self.reply_wanted = False
 
     def close(self) -> None:
-        """Close."""
         self._libpq.finish()

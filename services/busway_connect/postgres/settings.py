@@ -1,7 +1,6 @@
 """The connector's settings, by Debezium's names.
 
-Here: the list with defaults, parsing, checks, selection of tables and columns.
-Not here: use.
+Here: defaults, parsing, checks, selection of tables and columns.
 """
 
 import base64
@@ -33,7 +32,7 @@ _CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "snapshot.isolation.mode": ("serializable", "repeatable_read"),
     "snapshot.locking.mode": ("none",),
 }
-"""Settings with fixed values. A single one means that the others are unsupported, as its error says."""
+"""Settings with fixed values; with a single one, others are unsupported."""
 _FLAGS: Final = (
     "tombstones.on.delete", "slot.drop.on.stop", "include.unknown.datatypes", "extended.headers.enabled",
 )  # fmt: skip
@@ -57,7 +56,6 @@ _OPERATIONS: Final = frozenset({"c", "u", "d", "t", "none"})
 _SLOT: Final = re.compile(r"[a-z0-9_]{1,63}")
 _IN_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]+")
 _SSL: Final = ("sslrootcert", "sslcert", "sslkey", "sslpassword")
-"""libpq's names after `database.`."""
 
 
 def _setting(
@@ -139,8 +137,6 @@ SETTINGS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """A connector's checked settings."""
-
     host: str
     port: int
     user: str
@@ -184,27 +180,21 @@ class Settings:
     queue_bytes: int
 
     def captures(self, table: TableId) -> bool:
-        """Return whether this table is captured."""
         return self.schemas.takes(table.schema) and self.tables.takes(str(table))
 
     def captures_column(self, table: TableId, column: str) -> bool:
-        """Return whether this column is captured."""
         return self.columns.takes(f"{table}.{column}")
 
     def mask_of(self, table: TableId, column: str) -> Mask | None:
-        """Return the mask of this column."""
         return next((mask for mask in self.masks if mask.takes(f"{table}.{column}")), None)
 
     def schema_name(self, name: str) -> str:
-        """Return a schema's full name."""
         return adjusted(name, self.schema_names, dots=True)
 
     def field_name(self, name: str) -> str:
-        """Return a column's field name."""
         return adjusted(name, self.field_names, dots=False)
 
     def key_of(self, table: TableId) -> tuple[str, ...] | None:
-        """Return this table's columns in `message.key.columns`."""
         name = str(table)
         return next((columns for pattern, columns in self.key_columns if pattern.fullmatch(name)), None)
 
@@ -220,27 +210,22 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Included and excluded names, as anchored case-insensitive regular expressions. Without any all names are
-    included.
-    """
+    """Included and excluded names, as anchored case-insensitive regular expressions; without any all are included."""
 
     include: tuple[Pattern, ...] = ()
     exclude: tuple[Pattern, ...] = ()
 
     def takes(self, name: str) -> bool:
-        """Return whether a name is included."""
         if self.include:
             return any(pattern.fullmatch(name) for pattern in self.include)
         return not any(pattern.fullmatch(name) for pattern in self.exclude)
 
 
 def serves(name: str) -> bool:
-    """Return whether a setting is supported."""
     return name in _CHOICES or is_mask(name) or any(setting.name == name for setting in SETTINGS)
 
 
 def problems(config: Mapping[str, str]) -> dict[str, str]:
-    """Return errors by setting."""
     wrong = {
         setting.name: f"is missing: {setting.doc}"
         for setting in SETTINGS
@@ -291,11 +276,7 @@ def _bad_patterns(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse(config: Mapping[str, str]) -> Settings:
-    """Parse a config.
-
-    Raises:
-        ConfigInvalid: names each invalid setting.
-    """
+    """Parse a config; raises `ConfigInvalid` with each invalid setting."""
     wrong = problems(config)
     if wrong:
         raise ConfigInvalid(wrong)

@@ -51,12 +51,6 @@ class PositionLost(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """A replication slot's state on the server.
-
-    Attributes:
-        active_pid: of the WAL sender that reads it; None for none.
-    """
-
     plugin: str | None
     database: str | None
     lost: bool
@@ -65,7 +59,6 @@ class Slot:
 
 
 def conninfo(settings: Settings) -> str:
-    """Return libpq's connection string."""
     return make_conninfo(
         host=settings.host,
         port=settings.port,
@@ -106,7 +99,6 @@ def translated(problem: Exception) -> Exception:
 
 
 def find_slot(connection: Connection, name: str) -> Slot | None:
-    """Return the slot of a name."""
     row = connection.execute(
         "SELECT plugin, database, wal_status, COALESCE(confirmed_flush_lsn, '0/0')::text, active_pid"
         " FROM pg_catalog.pg_replication_slots WHERE slot_name = %s",
@@ -133,8 +125,8 @@ def wait_until_free(
 ) -> Slot | None:
     """Wait until nothing reads the slot.
 
-    The WAL sender of a killed connector or vanished host remains until the server notices, at most
-    `wal_sender_timeout`. The wait is as long as Debezium's retries: `slot.max.retries` times `slot.retry.delay.ms`.
+    The WAL sender of a killed connector or vanished host remains for at most `wal_sender_timeout`. The wait is as long
+    as Debezium's retries: `slot.max.retries` times `slot.retry.delay.ms`.
 
     Args:
         waiting: called once before the first pause.
@@ -191,11 +183,7 @@ def _in_use(connection: Connection, pid: int, settings: Settings) -> str:
 
 
 def check_slot(slot: Slot, settings: Settings) -> None:
-    """Check that the slot fits this connector.
-
-    Raises:
-        ConfigInvalid: another plugin or database.
-    """
+    """Check that the slot fits this connector; raises `ConfigInvalid` for another plugin or database."""
     if slot.plugin != PLUGIN:
         raise ConfigInvalid(
             {"slot.name": f"{settings.slot} is a slot of {slot.plugin or 'physical replication'}, not of {PLUGIN}"}
@@ -207,7 +195,7 @@ def check_slot(slot: Slot, settings: Settings) -> None:
 
 
 def require_log(slot: Slot | None, lsn: int | None, settings: Settings) -> None:
-    """Check that the server has the log from `lsn` on. None if nothing was read yet.
+    """Check that the server has the log from `lsn` on; None if nothing was read yet.
 
     Raises:
         PositionLost: the slot is gone, invalidated, or begins after `lsn`.

@@ -3,9 +3,9 @@
 Here: reading tables under one snapshot, in key order, from any row on; the marks `first`, `last`, …
 Not here: the snapshot's origin (`reader`), records (`records`).
 
-Tables are read in the order of `schema.table`, rows by key, so that a position identifies the rows before it. Without
-such a position, tables are read again from the beginning, or from the stored key: those whose key Python cannot order
-like the server or has a masked or omitted column, and those without a key.
+Tables are read in the order of `schema.table`, rows by key, so that a position identifies the rows before it. Tables
+without a key, or whose key Python cannot order like the server or has a masked or omitted column, are read again from
+the beginning, or from the stored key.
 """
 
 import time
@@ -24,7 +24,7 @@ from busway_connect.postgres.records import Layout, Origin
 from busway_connect.postgres.stream import Headers
 
 _COLLATED: Final = frozenset({"text", "varchar", "name"})
-"""Ordered by UTF-8 bytes, like in Python."""
+"""Types ordered by UTF-8 bytes, like in Python."""
 _IN_PYTHON: Final[dict[str, Callable[[str], int | str]]] = {
     **dict.fromkeys(("int2", "int4", "int8", "oid"), int),
     **dict.fromkeys(("text", "varchar", "name", "uuid", "bytea", "bool"), str),

@@ -1,7 +1,7 @@
 """Messages of the log → records.
 
-Here: `Stream`, which follows transactions, gives records their offsets, and skips those before the stored offset.
-Not here: decoding (`pgoutput`), forms of records (`records`), IO. Pure: times are passed in.
+Here: transactions, records' offsets, skipping those before the stored offset. Pure: times are passed in.
+Not here: decoding (`pgoutput`), forms of records (`records`), IO.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ class Stream:
         self._commit_lsn = position.commit_lsn
         self._commit_shown = None if fresh else position.commit_lsn
         self.offered_lsn = position.commit_lsn
-        """Position of the newest returned offset. Commits after it are of uncaptured tables."""
+        """Position of the newest returned offset; commits after it are of uncaptured tables."""
         self._begin: pgoutput.Begin | None = None
         self._skipping = False
         self._origin: pgoutput.Origin | None = None
@@ -61,7 +61,6 @@ class Stream:
 
     @property
     def commit_lsn(self) -> int:
-        """End of the last complete transaction."""
         return self._commit_lsn
 
     def feed(self, lsn: int, message: pgoutput.Any, now_ns: int) -> list[SourceRecord]:
@@ -180,7 +179,7 @@ class Stream:
         )
 
     def heartbeat(self, lsn: int, now_ns: int) -> SourceRecord:
-        """Return a record with only an offset. Everything before `lsn` was read, without captured changes."""
+        """Return a record with only an offset; everything before `lsn` was read, without captured changes."""
         self._commit_lsn = self.offered_lsn = max(self._commit_lsn, lsn)
         return SourceRecord(
             topic=f"{self._settings.heartbeat_topics_prefix}.{self._settings.prefix}",

@@ -1,8 +1,8 @@
-"""Unsupported settings of Debezium 3.7's PostgreSQL connector, and their treatment.
+"""Unsupported settings of Debezium 3.7's PostgreSQL connector.
 
-Here: settings accepted without effect, with the reason why records stay the same; settings accepted only with the value
-of the built-in behaviour; replacements for names that Debezium removed.
-Not here: supported settings (`settings`). All others are refused.
+Here: settings accepted without effect, and why records stay the same; settings accepted only with the built-in
+behaviour's value; replacements for removed names. All others are refused.
+Not here: supported settings (`settings`).
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Text of PostgreSQL's output functions → Debezium's values.
 
 Here: pure functions for text under the settings of `catalog.SESSION`.
-Not here: choosing a function for a column (`columns`), geometry (`geometry`).
+Not here: choosing one for a column (`columns`), geometry (`geometry`).
 """
 
 import datetime as dt
@@ -14,7 +14,7 @@ from typing import Any, Final
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
 DATE_INFINITY: Final = 2_146_033_979
-"""Debezium's stream value of the date `infinity`; `-infinity` is its counterpart."""
+"""Debezium's stream value of the date `infinity`."""
 DATE_MINUS_INFINITY: Final = -2_147_472_691
 TIMESTAMP_INFINITY_MS: Final = 9_223_372_036_825_200_000
 TIMESTAMP_MINUS_INFINITY_MS: Final = -9_223_372_036_832_400_000
@@ -23,7 +23,7 @@ _MONTH_US: Final = 2_629_800_000_000
 _DAY_US: Final = 86_400_000_000
 _NOT_FINITE: Final = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
 _LONG_NUMBER: Final = 4_000
-"""Python parses at most 4,300 digits as an int. Longer ones go through Decimal."""
+"""Python parses at most 4,300 digits as an int; longer ones go through Decimal."""
 _TIMESTAMP: Final = re.compile(r"(\d+)-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d+))?)?(?:\+00)?( BC)?")
 _TIME: Final = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:([+-])(\d\d)(?::(\d\d))?(?::(\d\d))?)?")
 _INTERVAL_PART: Final = re.compile(r"([+-]?\d+) (year|mon|day)s?")
@@ -40,7 +40,6 @@ class NotANumber(ValueError):
 
 
 def boolean(text: str) -> bool:
-    """Parse `t` or `f`."""
     return text == "t"
 
 
@@ -50,7 +49,6 @@ def binary(text: str) -> bytes:
 
 
 def whole(text: str) -> int:
-    """Parse an integer of any length."""
     return int(text) if len(text) < _LONG_NUMBER else int(Decimal(text))
 
 
@@ -78,7 +76,7 @@ def decimal_of(scale: int) -> Callable[[str], bytes]:
 
 
 def decimal_text_of(scale: int | None) -> Callable[[str], str]:
-    """For `numeric` of a scale: all digits, and Debezium's infinities and NaN."""
+    """For `numeric` of a scale: return all digits, or Debezium's infinities and NaN."""
 
     def read(text: str) -> str:
         if text[-1] not in "0123456789":
@@ -90,7 +88,6 @@ def decimal_text_of(scale: int | None) -> Callable[[str], str]:
 
 
 def variable_scale_decimal(text: str) -> dict[str, Any]:
-    """For `numeric` without a scale: return the number with its scale."""
     digits, _, fraction = _finite(text).partition(".")
     fraction = fraction.rstrip("0")
     return {"scale": len(fraction), "value": twos_complement(whole(digits + fraction))}
@@ -99,8 +96,7 @@ def variable_scale_decimal(text: str) -> dict[str, Any]:
 def money_units(text: str, digits: int) -> int:
     """Return `money` in units of 10^-digits, rounded half up.
 
-    The text has `MONEY_DIGITS` after the point, whatever the column's currency: sessions have lc_monetary=C
-    (`catalog`).
+    The text has `MONEY_DIGITS` after the point in any currency, as sessions have lc_monetary=C (`catalog`).
     """
     amount = int("".join(character for character in text if character.isdigit()))
     if digits >= MONEY_DIGITS:
@@ -144,7 +140,7 @@ def date(text: str) -> int:
 
 
 def timestamp_us(text: str) -> int:
-    """Return microseconds since 1970; infinities are the largest and smallest numbers."""
+    """Return microseconds since 1970; infinities become the largest and smallest numbers."""
     if text.endswith("infinity"):
         return INT64_MIN if text[0] == "-" else INT64_MAX
     days, micros = _moment(text)
@@ -152,7 +148,6 @@ def timestamp_us(text: str) -> int:
 
 
 def timestamp_ms(text: str) -> int:
-    """Return milliseconds since 1970."""
     if text.endswith("infinity"):
         return TIMESTAMP_MINUS_INFINITY_MS if text[0] == "-" else TIMESTAMP_INFINITY_MS
     return timestamp_us(text) // 1000
@@ -238,11 +233,7 @@ def interval_us(text: str) -> int:
 
 
 def interval_iso(text: str) -> str:
-    """Return `P1Y2M3DT4H5M6.789S`.
-
-    Raises:
-        ValueError: infinite.
-    """
+    """Return `P1Y2M3DT4H5M6.789S`; raises ValueError if infinite."""
     if text.endswith("infinity"):
         raise ValueError(f"{text} is no interval in ISO form; interval.handling.mode=numeric has a number for it")
     parts, hours, minutes, seconds, micros = _interval(text)
@@ -253,7 +244,6 @@ def interval_iso(text: str) -> str:
 
 
 def hstore_map(text: str) -> dict[str, str | None]:
-    """Return an hstore's pairs."""
     pairs: dict[str, str | None] = {}
     for pair in _HSTORE.finditer(text):
         value = None if pair[2] is None else _ESCAPED.sub(r"\1", pair[2])
@@ -266,11 +256,7 @@ def hstore_json(text: str) -> str:
 
 
 def array(text: str) -> list[str | None]:
-    """Return an array's elements, None for NULL; dimensions are flattened.
-
-    Raises:
-        ValueError: not an array.
-    """
+    """Return an array's elements, None for NULL, dimensions flattened; raises ValueError."""
     start = text.index("{")  # unusual bounds precede it: [0:1]={a,b}
     body = text[start + 1 : -1]
     if not body:

@@ -1,4 +1,4 @@
-"""The routes as one application."""
+"""Routes of the REST API."""
 
 from typing import Any, Final
 
@@ -16,7 +16,6 @@ _METRICS: Final = Route("/metrics", metrics, methods=["GET"])
 
 
 def create_app(worker: Worker) -> ASGIApp:
-    """Make the ASGI application."""
     app = Starlette(routes=[*ROUTES, _METRICS], exception_handlers=dict[Any, Any](HANDLERS))
     app.state.worker = worker
     app.state.metrics = CollectorRegistry()
@@ -25,7 +24,7 @@ def create_app(worker: Worker) -> ASGIApp:
 
 
 class _Encoded:
-    """Routes by the raw path: `%2F` in a connector's name is no separator. Resources decode their part."""
+    """Routes by the raw path: `%2F` in a connector's name is no separator; resources decode."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,7 +1,9 @@
 """Requests and responses: JSON of Kafka Connect's REST API.
 
 Here: bodies, and mapping exceptions to `{"error_code": …, "message": …}`.
-Not here: resources (`resources`). Unlike Kafka Connect, an unreadable body is a client error, 400 instead of 500.
+Not here: resources (`resources`).
+
+Unlike in Kafka Connect, an unreadable body is a client error, 400 instead of 500.
 """
 
 import asyncio
@@ -25,13 +27,11 @@ _EMPTY: Final = {"Content-Length": "0"}
 
 
 def answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Make a JSON response."""
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return Response(text.encode(errors="replace"), status, headers, "application/json")
 
 
 def empty(status: int) -> Response:
-    """Make a response without body."""
     return Response(b"", status, None if status == 204 else _EMPTY)
 
 
@@ -59,7 +59,7 @@ async def read_object(request: Request) -> dict[str, Any]:
 
 
 def texts(given: Any, what: str) -> dict[str, str | None]:
-    """Return settings as text by name. Numbers and booleans become text, like in Kafka Connect.
+    """Return settings as text by name; numbers and booleans become text, like in Kafka Connect.
 
     Raises:
         Refused: 400 an object, a list, or a lone surrogate.
@@ -90,13 +90,11 @@ def text(value: Any, what: str) -> Any:
 
 
 async def refused(request: Request, problem: Exception) -> Response:
-    """Handle a refusal."""
     assert isinstance(problem, Refused)
     return answer({"error_code": problem.status, "message": str(problem)}, problem.status)
 
 
 async def no_route(request: Request, problem: Exception) -> Response:
-    """Handle unknown paths and methods."""
     assert isinstance(problem, HTTPException)
     said = {404: "HTTP 404 Not Found", 405: "HTTP 405 Method Not Allowed"}
     message = said.get(problem.status_code, f"HTTP {problem.status_code} {problem.detail}")
@@ -104,23 +102,21 @@ async def no_route(request: Request, problem: Exception) -> Response:
 
 
 async def bus_failed(request: Request, problem: Exception) -> Response:
-    """Handle a failure of the brokers."""
     logger.error("%s %s: %s", request.method, request.url.path, problem)
     return answer({"error_code": 500, "message": f"The bus does not answer: {problem}"}, 500)
 
 
 async def not_now(request: Request, problem: Exception) -> Response:
-    """Handle the takeover by another worker during the request."""
+    """Handle the takeover by another worker."""
     return answer({"error_code": 409, "message": str(problem)}, 409)
 
 
 async def too_large(request: Request, problem: Exception) -> Response:
-    """Handle settings too large for a record of the storage topic."""
     return answer({"error_code": 413, "message": f"The settings are too large to be kept: {problem}"}, 413)
 
 
 async def gone(request: Request, problem: Exception) -> Response:
-    """Log a client that disconnected during its request. The response is not read."""
+    """Log a client that disconnected during its request."""
     return answer({"error_code": 400, "message": "the client hung up"}, 400)
 
 

@@ -8,10 +8,10 @@ Not here: counting (`runtime.task_context`).
 | `busway_connect_worker_active` | | 1 while this worker works |
 | `busway_connect_connector_running` | connector, type | 1 while its task runs |
 | `busway_connect_connector_failed` | connector, type | 1 after its task failed for good |
-| `busway_connect_records_polled_total` | connector, type | records read from the source or the sink's topics |
+| `busway_connect_records_polled_total` | connector, type | read from the source or the sink's topics |
 | `busway_connect_records_written_total` | connector, type | acknowledged by the bus, or written by the sink |
-| `busway_connect_records_already_written_total` | connector, type | found in the topics after a restart, and not written again |
-| `busway_connect_records_tolerated_total` | connector, type | bad records passed over |
+| `busway_connect_records_already_written_total` | connector, type | found in the topics after a restart |
+| `busway_connect_records_tolerated_total` | connector, type | bad records skipped |
 | `busway_connect_dead_letters_total` | connector, type | of these, in the dead-letter topic |
 | `busway_connect_offset_commits_total` | connector, type | offset commits |
 | `busway_connect_task_restarts_total` | connector, type | automatic restarts of the task |
@@ -39,13 +39,10 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class WorkerMetrics(Collector):
-    """A collector that reads a worker."""
-
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
 
     def collect(self) -> Iterable[CounterMetricFamily | GaugeMetricFamily]:
-        """Yield all current metrics."""
         active = self._worker.active.is_set()
         yield GaugeMetricFamily(f"{_PREFIX}worker_active", "1 while it is this worker's turn", value=float(active))
         table = [(runner, self._labels(runner)) for runner in self._worker.runners.values()]
@@ -100,6 +97,5 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[Runner], float]], ...]] = (
 
 
 async def metrics(request: Request) -> Response:
-    """Return Prometheus' text format."""
     registry: CollectorRegistry = request.app.state.metrics
     return Response(generate_latest(registry), 200, None, CONTENT_TYPE)

@@ -1,8 +1,9 @@
 """Kafka Connect's REST API, path by path.
 
-Here: mapping requests to the worker's use cases, and shapes of responses.
-Not here: bodies and errors (`bodies`), use cases (`worker`). Source: `org.apache.kafka.connect.runtime.rest.resources`
-of Kafka 4.3.1.
+Here: mapping requests to use cases, and shapes of responses.
+Not here: bodies and errors (`bodies`), use cases (`worker`).
+
+Source: `org.apache.kafka.connect.runtime.rest.resources` of Kafka 4.3.1.
 """
 
 import asyncio
@@ -41,7 +42,6 @@ def _name(request: Request) -> str:
 
 
 async def root(request: Request) -> Response:
-    """Return version and cluster."""
     return answer({"version": version("busway"), "commit": "busway", "kafka_cluster_id": _worker(request).cluster_id})
 
 
@@ -147,19 +147,16 @@ async def _put(
 
 
 async def get_connector(request: Request) -> Response:
-    """Return settings, tasks and type."""
     worker = _worker(request)
     return answer(_info(worker, worker.find(_name(request))))
 
 
 async def delete_connector(request: Request) -> Response:
-    """Stop and remove it."""
     await _worker(request).delete(_name(request))
     return empty(204)
 
 
 async def get_config(request: Request) -> Response:
-    """Return its settings."""
     return answer(dict(_worker(request).find(_name(request)).config))
 
 
@@ -179,25 +176,21 @@ async def patch_config(request: Request) -> Response:
 
 
 async def get_status(request: Request) -> Response:
-    """Return states and traces."""
     worker = _worker(request)
     return answer(_status(worker, worker.find(_name(request), "No status found for connector {}")))
 
 
 async def pause(request: Request) -> Response:
-    """Pause, keeping all resources."""
     await _worker(request).retarget(_name(request), "PAUSED")
     return empty(202)
 
 
 async def resume(request: Request) -> Response:
-    """Resume."""
     await _worker(request).retarget(_name(request), "STARTED")
     return empty(202)
 
 
 async def stop(request: Request) -> Response:
-    """Stop the task, keep the connector."""
     await _worker(request).retarget(_name(request), "STOPPED")
     return empty(204)
 
@@ -231,7 +224,6 @@ def _task(request: Request) -> int:
 
 
 async def list_tasks(request: Request) -> Response:
-    """List tasks with settings."""
     runner = _worker(request).find(_name(request))
     if runner.task is None:
         return answer([])
@@ -239,7 +231,6 @@ async def list_tasks(request: Request) -> Response:
 
 
 async def get_task_status(request: Request) -> Response:
-    """Return a task's state."""
     worker, name, number = _worker(request), _name(request), _task(request)
     text = f"No status found for task {name}-{number}"
     tasks = _status(worker, worker.find(name, text))["tasks"]
@@ -249,7 +240,6 @@ async def get_task_status(request: Request) -> Response:
 
 
 async def restart_task(request: Request) -> Response:
-    """Restart a task."""
     await _worker(request).restart_task(_name(request), _task(request))
     return empty(204)
 
@@ -258,13 +248,11 @@ async def restart_task(request: Request) -> Response:
 
 
 async def get_offsets(request: Request) -> Response:
-    """Return offsets."""
     offsets = await _worker(request).offsets(_name(request))
     return answer({"offsets": [{"partition": dict(partition), "offset": dict(at)} for partition, at in offsets]})
 
 
 async def patch_offsets(request: Request) -> Response:
-    """Set offsets of a stopped connector."""
     body = await read_object(request)
     given = body.get("offsets")
     if not isinstance(given, list) or not given:
@@ -283,19 +271,16 @@ async def patch_offsets(request: Request) -> Response:
 
 
 async def delete_offsets(request: Request) -> Response:
-    """Remove the offsets of a stopped connector."""
     await _worker(request).reset_offsets(_name(request))
     return answer({"message": _MODIFIED.format("reset")})
 
 
 async def get_topics(request: Request) -> Response:
-    """Return the topics that it has used (KIP-558)."""
     name = _name(request)
     return answer({name: {"topics": _worker(request).topics(name)}})
 
 
 async def reset_topics(request: Request) -> Response:
-    """Clear them."""
     await _worker(request).reset_topics(_name(request))
     return empty(202)
 
@@ -314,7 +299,6 @@ async def list_plugins(request: Request) -> Response:
 
 
 async def plugin_config(request: Request) -> Response:
-    """Return a connector's settings."""
     name = unquote(request.path_params["plugin"])
     try:
         kind = _worker(request).plugins.connector(name)
@@ -324,7 +308,6 @@ async def plugin_config(request: Request) -> Response:
 
 
 async def validate(request: Request) -> Response:
-    """Check settings."""
     plugin = unquote(request.path_params["plugin"])
     given = texts(await read_object(request), "the body")
     config = {setting: text for setting, text in given.items() if text is not None}

@@ -2,7 +2,7 @@
 
 Here: records in flight, and storing an offset once all records before it are acknowledged; only then is the source's
 `committed` called, so nothing is lost.
-Not here: records that a topic has already (`exactly_once`), the loop (`source_task`).
+Not here: records in a topic already (`exactly_once`), the loop (`source_task`).
 """
 
 import asyncio
@@ -36,8 +36,6 @@ class _Batch:
 
 
 class Acknowledged:
-    """Delivery of one run."""
-
     def __init__(self, parts: TaskContext, source: Source, producer: Producer, admin: Admin) -> None:
         self.producer = self.dead_letters = producer
         self._parts = parts
@@ -58,7 +56,6 @@ class Acknowledged:
         self._begun = _Batch()
 
     def mark(self, record: SourceRecord) -> tuple[Mark, bytes] | None:
-        """Return the next record's mark."""
         return self._marker.mark(record)
 
     async def sending(self, topic: str) -> None:
@@ -70,7 +67,7 @@ class Acknowledged:
         self._begun.offsets.add(record)
 
     async def batch_over(self) -> None:
-        """Store acknowledged offsets when due. Wait while too many records are in flight."""
+        """Store acknowledged offsets when due; wait while too many records are in flight."""
         if self._begun.offsets:
             self._under_way.append(self._begun)
             self._in_flight += len(self._begun.sent)
@@ -81,11 +78,10 @@ class Acknowledged:
             await self._settle()
 
     async def pause(self) -> None:
-        """Wait for all acknowledgements, and store offsets."""
         await self._settle(everything=True)
 
     async def _settle(self, *, everything: bool = False) -> None:
-        """Process acknowledgements, and store offsets when due. With `everything` wait for all and store at once."""
+        """Process acknowledgements, and store offsets when due; with `everything` wait for all and store at once."""
         if everything:
             for batch in self._under_way:
                 if batch.sent:

@@ -1,6 +1,6 @@
-"""Offsets set or removed by users (KIP-875): checking and storing.
+"""Offsets set or removed by users (KIP-875).
 
-Here: those of sources and sinks.
+Here: checking and storing those of sources and sinks.
 Not here: whether the connector is stopped (`worker`).
 """
 
@@ -30,7 +30,7 @@ async def store_offsets(offsets: OffsetStore, name: str, changes: Changes | None
 async def store_in_transaction(
     offsets: OffsetStore, bootstrap: str, transactional_id: str, name: str, changes: Changes | None
 ) -> None:
-    """Store offsets atomically, fencing the source task's producer. None removes all."""
+    """Store offsets atomically, fencing the source task's producer; None removes all."""
     async with Producer(bootstrap, transactional_id=transactional_id) as producer:
         await offsets.catch_up(bootstrap)
         async with producer.transaction():
@@ -44,11 +44,7 @@ def _chosen(offsets: OffsetStore, name: str, changes: Changes | None) -> Changes
 
 
 def check_offsets(kind: type[Connector] | None, providers: Providers, runner: Runner, changes: Changes) -> None:
-    """Check that a source could continue from these offsets. May compute for long.
-
-    Raises:
-        Refused: 400.
-    """
+    """Check that a source could continue from these offsets; raises `Refused` 400. May compute for long."""
     if kind is None or not issubclass(kind, Source):
         return
     try:
@@ -63,11 +59,7 @@ def check_offsets(kind: type[Connector] | None, providers: Providers, runner: Ru
 
 
 async def alter_group(admin: Admin, name: str, changes: Changes) -> None:
-    """Set or remove offsets of a sink in its consumer group.
-
-    Raises:
-        Refused: 400.
-    """
+    """Set or remove offsets of a sink in its consumer group; raises `Refused` 400."""
     sets: dict[TopicPartition, int] = {}
     forgets: list[TopicPartition] = []
     for partition, offset in changes:

@@ -1,8 +1,7 @@
 """Limits of the REST API, each with its reason.
 
 Here: the numbers, and refusals above them.
-Not here: the size of a body (`rest.bodies`), of expressions (`patterns`), the number of transforms
-(`transforms.chain`).
+Not here: bodies (`rest.bodies`), expressions (`patterns`), transforms (`transforms.chain`).
 """
 
 from collections.abc import Collection, Mapping
@@ -11,15 +10,15 @@ from typing import Final
 from busway_connect.runtime.refusals import Refused
 
 SETTINGS_MAX: Final = 1000
-"""Of a connector. The largest known have a few hundred, with their transforms."""
+"""Of a connector; the largest known have a few hundred, with transforms."""
 CONFIG_CHARS_MAX: Final = 1024 * 1024
 """Of a connector's settings, also if sent in parts (KIP-477)."""
 CONNECTORS_MAX: Final = 500
-"""Of a worker. Each has a task, broker connections, and records in flight."""
+"""Of a worker, as each has a task, broker connections, and records in flight."""
 ALL_CONFIGS_CHARS_MAX: Final = 16 * 1024 * 1024
-"""Of all connectors' settings, which are in memory and `GET /connectors?expand=info`."""
+"""Of all settings, which are in memory and `GET /connectors?expand=info`."""
 OFFSETS_MAX: Final = 1000
-"""Of a request. Each is a record to store, while other changes wait."""
+"""Of a request, as each is stored while other changes wait."""
 OFFSETS_HELD_MAX: Final = 20_000
 """Of all sources when users add offsets, as they are in memory."""
 
@@ -29,11 +28,7 @@ def size_of(config: Mapping[str, str]) -> int:
 
 
 def require_room(name: str, config: Mapping[str, str], others: Collection[int]) -> None:
-    """Check a connector's settings against the limits.
-
-    Raises:
-        Refused: 413 too many or too large settings; 409 the worker is full.
-    """
+    """Check a connector's settings against the limits; raises `Refused` 413 too large, 409 the worker is full."""
     if len(config) > SETTINGS_MAX:
         raise Refused(413, f"Connector {name} would have {len(config)} settings, {SETTINGS_MAX} are the most")
     size = size_of(config)
@@ -55,11 +50,7 @@ def require_room(name: str, config: Mapping[str, str], others: Collection[int]) 
 
 
 def require_few_offsets(added: int, held: int = 0) -> None:
-    """Check the number of offsets, in the request and in memory.
-
-    Raises:
-        Refused: 413, 409.
-    """
+    """Check the number of offsets, in the request and in memory; raises `Refused` 413, 409."""
     if added > OFFSETS_MAX:
         raise Refused(413, f"The request changes {added} offsets, {OFFSETS_MAX} are the most")
     if held + added > OFFSETS_HELD_MAX:

@@ -1,8 +1,7 @@
 """Delivery of a source's records to topics, with their offsets.
 
-Here: the interface that the source's loop (`source_task`) uses.
-Not here: the implementations: `acknowledged`, where offsets follow acknowledgements; `transactional`, with both in one
-transaction.
+Here: the interface for the source's loop (`source_task`).
+Not here: `acknowledged`, where offsets follow acknowledgements; `transactional`, with both in one transaction.
 """
 
 import asyncio
@@ -18,7 +17,6 @@ class Delivery(Protocol):
     """Delivery of one run.
 
     Attributes:
-        dead_letters: producer of dead letters.
         written: records that topics have already; None if not checked.
     """
 
@@ -33,10 +31,10 @@ class Delivery(Protocol):
         """Return the next record's mark, and its header; None without one."""
 
     async def sending(self, topic: str) -> None:
-        """Prepare to send the next record to this topic."""
+        """Prepare to send a record to this topic."""
 
     async def took(self, record: SourceRecord, waiter: "asyncio.Future[Any] | None") -> None:
-        """Note that the record was sent. Without a waiter, that it was not needed."""
+        """Note that the record was sent; without a waiter, that it was not needed."""
 
     async def batch_over(self) -> None:
         """End a batch: all its records were sent."""
@@ -66,7 +64,6 @@ class Reached:
         self._offsets[self._key] = (record.partition, record.offset)
 
     def join(self, later: "Reached") -> None:
-        """Advance to later offsets."""
         self._offsets.update(later._offsets)
 
     def take(self) -> list[tuple[Mapping[str, Any], Offset]]:

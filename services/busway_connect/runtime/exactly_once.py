@@ -7,13 +7,13 @@ A source with an order (`Source.position`), such as a write-ahead log, returns t
 offset. The stored offset lags behind the produced records, so a crash repeats some. Each record therefore has the
 header `__busway.source.position`: `["connector",epoch,{source partition},position,n]`, n counting records of one
 position. Before a run's first record to a topic, the worker reads its partitions backwards to this connector's last
-mark. The idempotent producer writes in order, so a record is dropped if its partition's last mark is at or after its
+mark. The idempotent producer writes in order, so a record is dropped if its partition's last mark is not before its
 own.
 
 Marks count only within one source partition and epoch. Altering or deleting offsets (KIP-875) raises the epoch, so that
 a reset source writes again. Where no mark counts, the record is written: possibly twice, never lost. That happens when
-a topic gets more partitions, when records at its end are deleted, or when a dead worker's request arrives after the new
-worker's check; only transactions prevent that (`transactional`).
+a topic gets more partitions, records at its end are deleted, or a dead worker's request arrives after the new worker's
+check; only transactions prevent that (`transactional`).
 """
 
 import json
@@ -26,15 +26,13 @@ from busway_connect.connector import Offset, SourceRecord
 
 HEADER: Final = "__busway.source.position"
 _FIRST_STEP: Final = 64
-"""Records read first from a partition's end. Each further step is four times larger, up to the start."""
+"""Records read first from a partition's end; each further step is four times larger."""
 
 Position = list[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """The header's content: a record's origin."""
-
     epoch: int
     partition: Mapping[str, Any]
     place: Position
@@ -42,7 +40,7 @@ class Mark:
 
 
 def read_mark(record: Record, connector: str) -> Mark | None:
-    """Return the mark of a record, if it is this connector's."""
+    """Return a record's mark, if it is this connector's."""
     for name, value in record.headers:
         if name == HEADER and value is not None:
             try:
@@ -55,12 +53,6 @@ def read_mark(record: Record, connector: str) -> Mark | None:
 
 
 class Marker:
-    """Marks the records of a run.
-
-    Args:
-        position: the source's.
-    """
-
     def __init__(self, connector: str, epoch: int, position: Callable[[Offset], Sequence[int | str] | None]) -> None:
         self._connector = connector
         self._epoch = epoch
@@ -71,7 +63,7 @@ class Marker:
         self._head = b""
 
     def mark(self, record: SourceRecord) -> tuple[Mark, bytes] | None:
-        """Return the next record's mark, and its header. None for a source without order."""
+        """Return the next record's mark, and its header; None for a source without order."""
         place = self._position(record.offset)
         if place is None:
             return None
@@ -91,7 +83,6 @@ class Written:
     """A connector's records that topics have already.
 
     Args:
-        connector, epoch: of the records.
         read_back: records of a topic from given offsets to the end.
     """
 
@@ -108,7 +99,6 @@ class Written:
         self._admin = admin
         self._last: dict[TopicPartition, Mark] = {}
         self.dropped = 0
-        """Records dropped as already written."""
 
     async def look_at(self, topic: str) -> None:
         """Find the last mark in each partition of a topic."""
@@ -117,7 +107,6 @@ class Written:
         self._last.update(await self.last_marks(topic, partitions))
 
     async def last_marks(self, topic: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Mark]:
-        """Return this connector's last mark in each partition, if any."""
         wanted = list(partitions)
         firsts = await self._admin.list_offsets(dict.fromkeys(wanted, -2))
         ends = await self._admin.list_offsets(dict.fromkeys(wanted, -1))
@@ -140,7 +129,7 @@ class Written:
         return marks
 
     def has(self, partition: TopicPartition, mark: Mark) -> bool:
-        """Return whether that partition has the record of this mark already."""
+        """Return whether that partition has this record already."""
         last = self._last.get(partition)
         if last is None or last.epoch != mark.epoch or last.partition != mark.partition or last.place < mark.place:
             return False

@@ -3,8 +3,8 @@
 Here: retries in place, tolerating or failing, the dead-letter topic and its headers.
 Not here: restarting a task (`runner`).
 
-Names and meaning are Kafka's, with one difference: unreachability (`Retriable`) is not the record's fault, so
-`errors.tolerance=all` never skips it. After `errors.retry.timeout` the task restarts, with growing delays.
+Unlike in Kafka, `errors.tolerance=all` never skips an unreachable system (`Retriable`), which is not the record's
+fault. After `errors.retry.timeout` the task restarts, with growing delays.
 """
 
 import asyncio
@@ -27,11 +27,9 @@ LEFT_OUT: Final = "__busway.errors.left.out"
 """Header of a dead letter whose record was too large."""
 _KEY_BYTES_MAX: Final = 256
 _HEADER_BYTES_MAX: Final = 300
-"""Limit of header texts in a too large dead letter. Longer ones are cut, and keys above `_KEY_BYTES_MAX` are
-omitted.
-"""
+"""Limit of header texts in a too large dead letter; longer ones are cut, keys above `_KEY_BYTES_MAX` omitted."""
 _TRACE_CHARS_MAX: Final = 16 * 1024
-"""Limit of a trace: some hundred frames. A thousand failed connectors' status can still be returned."""
+"""Limit of a trace: some hundred frames, so that a status of a thousand failed connectors is possible."""
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -44,7 +42,7 @@ class BadRecord:
     """A record for the dead-letter topic.
 
     Attributes:
-        stage: Kafka's name of the step: KEY_CONVERTER, VALUE_CONVERTER, TRANSFORMATION, TASK_PUT, KAFKA_PRODUCE.
+        stage: Kafka's: KEY_CONVERTER, VALUE_CONVERTER, TRANSFORMATION, TASK_PUT, KAFKA_PRODUCE.
         by: the class that refused it.
         source: original topic, partition and offset; None for a source's record.
     """
@@ -67,7 +65,7 @@ class Tolerance:
         log_failures: `errors.log.enable`.
         log_places: `errors.log.include.messages`.
         dead_letter_topic: `errors.deadletterqueue.topic.name`; empty for none.
-        dead_letter_replication_factor: of that topic if created; -1 takes the broker's default.
+        dead_letter_replication_factor: if created; -1 takes the broker's default.
         context_headers: `errors.deadletterqueue.context.headers.enable`.
     """
 
@@ -95,26 +93,15 @@ class Tolerance:
 
 
 class Failures:
-    """Applies the settings to a task.
-
-    Args:
-        producer: started; writes dead letters.
-    """
-
     def __init__(self, connector: str, tolerance: Tolerance, producer: Producer) -> None:
         self._connector = connector
         self._tolerance = tolerance
         self._producer = producer
         self.tolerated = 0
         self.dead_lettered = 0
-        """Of these, records in the dead-letter topic."""
 
     async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Retry an unreachable call up to `errors.retry.timeout`.
-
-        Raises:
-            Retriable: unreachable for so long.
-        """
+        """Retry an unreachable call up to `errors.retry.timeout`; then raise `Retriable`."""
         loop = asyncio.get_running_loop()
         limit_ms = self._tolerance.retry_timeout_ms
         end = float("inf") if limit_ms < 0 else loop.time() + limit_ms / 1000
@@ -129,11 +116,7 @@ class Failures:
             delay = min(delay * 2, self._tolerance.retry_delay_max_ms / 1000)
 
     async def refused(self, bad: Callable[[], BadRecord], problem: Exception) -> None:
-        """Skip a record, after writing it to the dead-letter topic if configured.
-
-        Raises:
-            TaskFailed: errors are not tolerated.
-        """
+        """Skip a record, after writing it to any dead-letter topic; raises `TaskFailed` if errors are not tolerated."""
         if not self._tolerance.everything:
             raise TaskFailed(
                 f"Tolerance exceeded in error handler: {problem}; mend the record or its schema, or set errors.tolerance=all"
@@ -204,7 +187,7 @@ class Failures:
 
 
 def said(problem: BaseException) -> str:
-    """Return an exception's text in one line. A connector's exception may fail to format."""
+    """Return an exception's text in one line; a connector's may fail to format."""
     try:
         return _kept(str(problem))
     except Exception:  # noqa: BLE001 - a foreign __str__
@@ -212,12 +195,11 @@ def said(problem: BaseException) -> str:
 
 
 def trace_of(problem: BaseException) -> str:
-    """Return the traceback for the REST API and the status topic."""
     return _kept("".join(traceback.format_exception(problem)))
 
 
 def _kept(text: str) -> str:
-    """Replace lone surrogates, which no topic can store. Keep a long text's beginning and end."""
+    """Replace lone surrogates, which no topic can store; keep a long text's beginning and end."""
     if len(text) > _TRACE_CHARS_MAX:
         half = _TRACE_CHARS_MAX // 2
         text = f"{text[:half]}\n… {len(text) - 2 * half} characters are left out …\n{text[-half:]}"

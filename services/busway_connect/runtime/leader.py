@@ -1,7 +1,7 @@
 """Leadership as enforced by the storage topics: one worker of a group writes, earlier ones are fenced.
 
-Here: names of transactional ids, and the producer that writes configs in its own transactions, like a Kafka Connect
-cluster's leader with `exactly.once.source.support` preparing or enabled.
+Here: transactional ids, and the producer that writes configs in transactions, like a Kafka Connect leader's with
+`exactly.once.source.support` preparing or enabled.
 Not here: electing the leader (`worker`).
 """
 
@@ -24,7 +24,7 @@ from busway_connect.connector import Retriable
 NOT_ACTIVE: Final = "Cannot complete request momentarily: this worker stands by for another one of its group, or is taking over just now"
 _AT_ONCE: Final = 20
 CLOSE_S: Final = 5.0
-"""Limit of closing a transactional producer. An open transaction is then aborted by its successor or its timeout."""
+"""Limit of closing a transactional producer; then its successor or the timeout aborts its transaction."""
 
 
 class TurnOver(Retriable):
@@ -54,27 +54,23 @@ def superseded(problem: BaseException) -> bool:
 
 
 class Writer(Protocol):
-    """Writes to a storage topic."""
-
     async def send_and_wait(self, topic: str, value: bytes | None, key: bytes | None) -> Any:
         """Write a record and wait for its acknowledgement."""
 
 
 def id_of_task(group_id: str, connector: str, task: int = 0) -> str:
-    """Return Kafka Connect's transactional id of a source task."""
     return f"{group_id}-{connector}-{task}"
 
 
 def id_of_leader(group_id: str) -> str:
-    """Return Kafka Connect's transactional id of the leader."""
     return f"connect-cluster-{group_id}"
 
 
 class Leader:
     """Writes records one at a time, each in a transaction.
 
-    A starting worker fences its predecessor. A fenced worker checks whether it still leads, as an administrator may
-    have aborted its transaction, and only then initialises the id again.
+    A starting worker fences its predecessor. A fenced worker initialises the id again only if it still leads, as an
+    administrator may have aborted its transaction.
 
     Args:
         confirm: raises TurnOver unless this worker leads.
@@ -126,11 +122,7 @@ class Leader:
 
 
 async def fence(admin: Admin, transactional_ids: Sequence[str]) -> None:
-    """Fence producers by id and abort their transactions; unknown ids are ignored.
-
-    Raises:
-        BrokerError: one cannot be fenced.
-    """
+    """Fence producers by id and abort their transactions, ignoring unknown ids; raises `BrokerError`."""
     for first in range(0, len(transactional_ids), _AT_ONCE):
         await asyncio.gather(
             *(_fence(admin, transactional_id) for transactional_id in transactional_ids[first : first + _AT_ONCE])

@@ -1,4 +1,4 @@
-"""Yielding the event loop, which all connectors of a worker and its REST API share.
+"""Yielding the event loop, which a worker's connectors and REST API share.
 
 Here: yielding in time.
 Not here: long computations, which belong in a thread.
@@ -13,13 +13,10 @@ _TURN_S: Final = 0.01
 
 
 class LoopYield:
-    """The time slices of a task on the event loop."""
-
     def __init__(self) -> None:
         self._since = time.monotonic()
 
     async def share(self) -> None:
-        """Yield if the slice is used up."""
         if time.monotonic() - self._since >= _TURN_S:
             await asyncio.sleep(0)
             self._since = time.monotonic()

@@ -4,8 +4,8 @@ Here: states and transitions.
 Not here: the task's work (`source_task`, `sink_task`), requests (`worker`).
 
 After `Retriable` or an unreachable broker the task is RESTARTING and retried with delays up to
-`errors.retry.delay.max.ms`; other failures make it FAILED with its trace until a restart or change. A failure never
-affects the worker or other connectors.
+`errors.retry.delay.max.ms`; other failures make it FAILED with its trace until a restart or change. Other connectors
+are unaffected.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ class Surroundings:
     """Values that a worker passes to its runners.
 
     Attributes:
-        transactional_id: of a source by name; None if the worker uses no transactions.
+        transactional_id: of a source by name; None without transactions.
     """
 
     bootstrap: str
@@ -76,19 +76,11 @@ class Surroundings:
 
 @dataclass(slots=True)
 class State:
-    """State of a connector or task, as in the status call."""
-
     name: str
     trace: str | None = None
 
 
 class Runner:
-    """Runs a connector.
-
-    Args:
-        name, config, target: as stored.
-    """
-
     def __init__(self, name: str, config: Config, target: str, around: Surroundings) -> None:
         self.name = name
         self.config = config
@@ -111,7 +103,6 @@ class Runner:
     # Requests
 
     def retarget(self, target: str) -> None:
-        """Change to STARTED, PAUSED or STOPPED."""
         before, self.target = self.target, target
         if target == "PAUSED" and before == "STARTED":
             self._resumed.clear()
@@ -123,13 +114,11 @@ class Runner:
             self._show_pause()
 
     def reconfigure(self, config: Config) -> None:
-        """Change the settings and restart."""
         self.config = config
         self.size = size_of(config)
         self._again()
 
     def restart(self) -> None:
-        """Restart the task, also a failed one."""
         self._again()
 
     def end(self) -> None:
@@ -138,7 +127,6 @@ class Runner:
         self._again()
 
     async def idle(self) -> None:
-        """Wait until no task runs."""
         await self._idle.wait()
 
     def _again(self) -> None:
@@ -211,7 +199,7 @@ class Runner:
                 wait.cancel()
 
     async def _once(self) -> None:
-        """Run the task once. Cancel it if it does not stop in time."""
+        """Run the task once; cancel it if it does not stop in time."""
         running = asyncio.ensure_future(self._contained())
         stopped = asyncio.ensure_future(self._stop.wait())
         try:

@@ -4,8 +4,8 @@ Here: the loop.
 Not here: bad records (`failures`), restarts (`runner`).
 
 Offsets of the group `connect-NAME` are committed after each `write`: records may repeat but are not lost. So is a
-partition's starting position, which Kafka Connect commits only with the first record and so can lose earlier ones
-during a restart.
+partition's starting position; Kafka Connect commits it only with the first record and can lose earlier ones during a
+restart.
 """
 
 import asyncio
@@ -31,12 +31,6 @@ def group_of(connector: str) -> str:
 
 
 class SinkTask:
-    """Runs a sink until stopped.
-
-    Args:
-        sink: not started yet.
-    """
-
     def __init__(self, sink: Sink, parts: TaskContext) -> None:
         self._sink = sink
         self._parts = parts

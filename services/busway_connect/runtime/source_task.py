@@ -1,7 +1,7 @@
 """One run of a source: read, transform, convert, produce.
 
 Here: the loop.
-Not here: delivery and offsets (`acknowledged`, `transactional`), bad records (`failures`), restarts (`runner`).
+Not here: delivery (`acknowledged`, `transactional`), bad records (`failures`), restarts (`runner`).
 """
 
 import asyncio
@@ -29,16 +29,10 @@ from busway_connect.transforms.interface import TransformFailed
 _PAUSE_S: Final = 0.01
 """Pause after an empty read, for sources that return at once."""
 _OVERHEAD: Final = 100
-"""Bytes of a batch and record beside key and value. A source's headers are few."""
+"""Bytes of a batch and record beside key and value; a source's headers are few."""
 
 
 class SourceTask:
-    """Runs a source until stopped.
-
-    Args:
-        source: not started yet.
-    """
-
     def __init__(self, source: Source, parts: TaskContext) -> None:
         self._source = source
         self._parts = parts
@@ -104,7 +98,7 @@ class _Sender:
         self._loop_yield = LoopYield()
 
     async def send(self, record: SourceRecord, marked: tuple[Mark, bytes] | None) -> "asyncio.Future[Any] | None":
-        """Send a record. None if it is written already, dropped by a transform, or skipped."""
+        """Send a record; None if it is written already, dropped by a transform, or skipped."""
         made = await self._made(record)
         if made is None:
             return None
@@ -167,7 +161,7 @@ class _Sender:
         await self._failures.refused(lambda: bad, problem)
 
     async def _shown(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """Return a source record's bytes for a dead letter. JSON with its schema, or at worst Python's repr."""
+        """Return a source record's bytes for a dead letter: JSON with its schema, or at worst Python's repr."""
         try:
             return await self._readable.from_connect(topic, schema, value)
         except ConversionFailed:

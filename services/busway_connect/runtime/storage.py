@@ -1,8 +1,8 @@
 """The worker's persistent state: three compacted topics in Kafka Connect's formats.
 
-Here: keys and values, read to the end at start, written through.
-Not here: their use (`worker`). One worker of a group writes, so memory equals the topic. A source in transactions
-writes its offsets with its own producer, and reads them again when its task starts.
+Here: keys and values, read to the end at start, written through. One worker of a group writes, so memory equals the
+topic. A source in transactions writes its offsets with its own producer, and reads them again when its task starts.
+Not here: their use (`worker`).
 
 `connect-configs`: Kafka Connect's `connector-NAME`, `target-state-NAME`, `task-NAME-0`, `commit-NAME`, and Busway's
 `source-epoch-NAME` (see `exactly_once`), which Kafka Connect skips. `connect-offsets`: `["NAME",{partition}]`.
@@ -24,14 +24,14 @@ STATES: Final = ("STARTED", "PAUSED", "STOPPED")
 
 
 class StorageUnfit(ValueError):
-    """An existing storage topic is unusable. The text has its name and a remedy."""
+    """An existing storage topic is unusable; the text has its name and a remedy."""
 
 
 class CompactedTopic:
     """The newest value of each key of a topic, writable.
 
     Args:
-        writer: started; topics may share it.
+        writer: started; may be shared.
     """
 
     def __init__(self, writer: Writer, topic: str) -> None:
@@ -39,7 +39,6 @@ class CompactedTopic:
         self.topic = topic
         self.values: dict[bytes, Any] = {}
         self._read: dict[int, int] = {}
-        """Next offset to read by partition."""
         self._set_at: dict[bytes, tuple[int, int]] = {}
         """Partition and offset of values written here and not read back yet."""
 
@@ -57,7 +56,7 @@ class CompactedTopic:
         return came
 
     async def put(self, key: bytes, value: Any) -> None:
-        """Write and wait for the acknowledgement; None is a tombstone."""
+        """Write durably; None is a tombstone."""
         await self._writer.send_and_wait(self.topic, None if value is None else encoded(value), key)
         self.note(key, value)
 
@@ -74,7 +73,6 @@ class CompactedTopic:
 
 
 def encoded(value: Any) -> bytes:
-    """Return compact JSON, like Kafka Connect."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -89,8 +87,7 @@ async def ensure_compacted(admin: Admin, topic: str, partitions: int, replicatio
     """Create a storage topic, or check the existing one.
 
     Raises:
-        StorageUnfit: not compacted, so its records would be deleted in time; or several partitions where one is
-            required.
+        StorageUnfit: not compacted, so records would expire; or several partitions where one is required.
     """
     wanted = NewTopic(
         topic, partitions=partitions, replication_factor=replication_factor, configs={"cleanup.policy": "compact"}
@@ -113,15 +110,11 @@ async def ensure_compacted(admin: Admin, topic: str, partitions: int, replicatio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A stored connector."""
-
     config: Mapping[str, str]
     target_state: str
 
 
 class ConfigStore:
-    """`connect-configs`."""
-
     def __init__(self, topic: CompactedTopic) -> None:
         self._topic = topic
 
@@ -140,7 +133,7 @@ class ConfigStore:
         return state if isinstance(state, str) and state in STATES else "STARTED"
 
     def _value(self, key: str) -> Mapping[str, Any]:
-        """Return a key's value. Empty for another format, which must not prevent the start."""
+        """Return a key's value; empty for another format, which must not prevent the start."""
         value = self._topic.values.get(key.encode())
         return value if isinstance(value, dict) else {}
 
@@ -161,12 +154,12 @@ class ConfigStore:
         return self._number(f"commit-{name}", "tasks")
 
     async def put_target_state(self, name: str, state: str) -> None:
-        """Store the target state; older workers lack STOPPED and get PAUSED (KIP-875)."""
+        """Store the target state; older workers get PAUSED for STOPPED (KIP-875)."""
         older = "PAUSED" if state == "STOPPED" else state
         await self._topic.put(f"target-state-{name}".encode(), {"state": older, "state.v2": state})
 
     async def remove(self, name: str) -> None:
-        """Remove a connector. Its offsets stay, like in Kafka Connect: a new one of that name continues from them."""
+        """Remove a connector, but not its offsets: like in Kafka Connect, its successor continues from them."""
         await self._topic.put(f"connector-{name}".encode(), None)
         await self._topic.put(f"target-state-{name}".encode(), None)
         await self._topic.put(f"commit-{name}".encode(), {"tasks": 0})
@@ -187,16 +180,12 @@ class ConfigStore:
 
 
 class Sent(NamedTuple):
-    """An offset in a transaction."""
-
     key: bytes
     value: dict[str, Any] | None
     waiter: "asyncio.Future[RecordMetadata]"
 
 
 class OffsetStore:
-    """`connect-offsets`."""
-
     def __init__(self, topic: CompactedTopic) -> None:
         self._topic = topic
         self._keys: dict[tuple[str, str], bytes] = {}
@@ -214,7 +203,6 @@ class OffsetStore:
 
     @property
     def topic(self) -> str:
-        """The topic's name."""
         return self._topic.topic
 
     async def catch_up(self, bootstrap: str) -> None:
@@ -225,7 +213,6 @@ class OffsetStore:
         return len(self._keys)
 
     def of(self, connector: str) -> list[tuple[Mapping[str, Any], Offset]]:
-        """Return offsets by source partition."""
         return [
             (json.loads(partition), self._topic.values[key])
             for (name, partition), key in self._keys.items()
@@ -233,9 +220,7 @@ class OffsetStore:
         ]
 
     async def put(self, connector: str, partition: Mapping[str, Any], offset: Offset | None) -> None:
-        """Store a source partition's offset; None removes it. The key does not depend on the order of the partition's
-        members.
-        """
+        """Store an offset; None removes it. The key is independent of the partition's member order."""
         key = self._key(connector, partition)
         await self._topic.put(key, None if offset is None else dict(offset))
         self._learn([key])
@@ -246,13 +231,12 @@ class OffsetStore:
     async def send(
         self, producer: Producer, connector: str, partition: Mapping[str, Any], offset: Offset | None
     ) -> "Sent":
-        """Send the offset with a producer, as part of its transaction."""
+        """Send the offset as part of the producer's transaction."""
         key, value = self._key(connector, partition), None if offset is None else dict(offset)
         waiter = await producer.send(self.topic, None if value is None else encoded(value), key)
         return Sent(key, value, waiter)
 
     def committed(self, sent: Iterable["Sent"]) -> None:
-        """Note the transaction's commit."""
         for key, value, waiter in sent:
             self._topic.wrote(key, value, waiter.result())
             self._learn([key])
@@ -263,45 +247,37 @@ def _canonical(partition: Mapping[str, Any]) -> str:
 
 
 class StatusStore:
-    """`connect-status`."""
-
     def __init__(self, topic: CompactedTopic, worker_id: str, generation: int) -> None:
         self._topic = topic
         self._worker_id = worker_id
         self._generation = generation
 
     async def put(self, name: str, task: int | None, state: str, trace: str | None, version: str | None) -> None:
-        """Store the state of a connector or task."""
         value = {"state": state, "trace": trace, "worker_id": self._worker_id, "generation": self._generation}
         await self._topic.put(_status_key(name, task), {**value, "version": version})
 
     async def remove(self, name: str) -> None:
-        """Remove a connector's states and topics."""
         await self.remove_task(name, 0)
         await self._topic.put(_status_key(name, None), None)
         await self.reset_topics(name)
 
     async def remove_task(self, name: str, task: int) -> None:
-        """Remove a task's state."""
         key = _status_key(name, task)
         if key in self._topic.values:
             await self._topic.put(key, None)
 
     def topics(self, name: str) -> list[str]:
-        """Return the topics that a connector has used."""
         end = f":connector-{name}"
         keys = [key.decode(errors="replace") for key in self._topic.values]
         return sorted(key[len("status-topic-") : -len(end)] for key in keys if _is_topic_of(key, end))
 
     async def add_topic(self, name: str, topic: str, now_ms: int) -> None:
-        """Add a used topic."""
         key = f"status-topic-{topic}:connector-{name}".encode()
         if key not in self._topic.values:
             about = {"name": topic, "connector": name, "task": 0, "discoverTimestamp": now_ms}
             await self._topic.put(key, {"topic": about})
 
     async def reset_topics(self, name: str) -> None:
-        """Clear the used topics."""
         for topic in self.topics(name):
             await self._topic.put(f"status-topic-{topic}:connector-{name}".encode(), None)
 

@@ -1,7 +1,6 @@
 """Values that the worker passes to tasks, and tasks' counts.
 
-Here: values.
-Not here: behaviour.
+Here: no behaviour.
 """
 
 import time
@@ -18,8 +17,6 @@ from busway_connect.transforms.interface import Transform
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
-    """The worker's persistent state."""
-
     configs: ConfigStore
     offsets: OffsetStore
     statuses: StatusStore
@@ -30,7 +27,7 @@ class Counts:
     """Counts of a task since this worker runs the connector.
 
     Attributes:
-        polled: records read from the source or the sink's topics.
+        polled: read from the source or the sink's topics.
         written_records: acknowledged by the bus, or written by the sink.
         progress_at: last handling of records, monotonic clock.
         failures, written: of the newest run; these count for themselves.
@@ -52,7 +49,6 @@ class TaskContext:
     Attributes:
         session_timeout_ms: default timeout of a sink's dead predecessor.
         started: called after the connector's start.
-        transactional_id: of a source in transactions.
         confirm_turn: raises TurnOver unless this worker still leads.
     """
 

@@ -1,18 +1,14 @@
 """Topics created for connectors, dead-letter topics among them.
 
-Here: creating missing topics.
-Not here: the settings of a connector (`busway_connect.topic_creation`), the worker's topics (`storage`).
+Here: creating missing ones.
+Not here: settings (`topic_creation`), the worker's topics (`storage`).
 """
 
 from busway import Admin, BrokerError, NewTopic
 
 
 async def create_if_missing(admin: Admin, wanted: NewTopic) -> bool:
-    """Create a topic; return whether it was missing.
-
-    Raises:
-        BrokerError: creation failed.
-    """
+    """Create a topic; return whether it was missing. Raises `BrokerError`."""
     try:
         await admin.create_topics([wanted])
     except BrokerError as problem:

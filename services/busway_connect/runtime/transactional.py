@@ -1,11 +1,11 @@
 """A source's records and offsets in one transaction (KIP-618), atomic for read_committed readers.
 
-Here: boundaries of transactions, like Kafka Connect 4.3.1's `ExactlyOnceWorkerSourceTask`.
+Here: transaction boundaries, like Kafka Connect 4.3.1's `ExactlyOnceWorkerSourceTask`.
 Not here: the loop (`source_task`), leadership (`worker`).
 
 A task takes over its predecessor's transactional id, which fences it and aborts its transaction, and only then reads
 the offsets. A worker that was frozen asks its group before and after taking the id; if it still takes it from the new
-leader, that one restarts from the committed offsets. Dead letters are outside the transaction and may be duplicated.
+leader, that one restarts from the committed offsets. Dead letters are outside the transaction and may repeat.
 """
 
 import asyncio
@@ -61,11 +61,9 @@ class Transactional:
         """Do nothing: a transaction begins with its first record."""
 
     def mark(self, record: SourceRecord) -> tuple[Mark, bytes] | None:
-        """Return None: transactions need no marks."""
         return None
 
     async def sending(self, topic: str) -> None:
-        """Open a transaction for the first record."""
         if topic == self._parts.stores.offsets.topic:  # reading offsets at start would wait for this transaction
             raise TaskFailed(f"{_OWN_TOPIC}; let it write to another topic than {topic}")
         await self._open()
@@ -99,7 +97,7 @@ class Transactional:
             await self._commit()  # after an abort too: the source must not return these records again
 
     async def pause(self) -> None:
-        """Commit, as an open transaction would expire. Sources with own boundaries must handle that themselves."""
+        """Commit, as an open transaction would expire; sources with own boundaries must handle that themselves."""
         if self._boundaries is None:
             await self._commit()
 
@@ -127,7 +125,6 @@ class Transactional:
             await self._source.committed(offset)
 
     def expired(self) -> bool:
-        """Return whether the transaction exceeded its timeout."""
         limit_s = self.producer.options.transaction_timeout_ms / 1000
         return self._opened_at is not None and time.monotonic() - self._opened_at >= limit_s
 

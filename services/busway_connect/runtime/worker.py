@@ -3,8 +3,8 @@
 Here: use cases, one at a time; leadership.
 Not here: a connector's lifecycle (`runner`), HTTP (`rest`).
 
-Workers of one `group.id` are a consumer group on the configs topic with its single partition: the owner works, the
-others stand by. When a worker dies, the next one takes over within `session.timeout.ms`.
+Workers of one `group.id` are a consumer group on the configs topic's single partition: its owner works, the others
+stand by. A dead worker is replaced within `session.timeout.ms`.
 """
 
 import asyncio
@@ -48,12 +48,6 @@ _POLL_MS: Final = 500
 
 
 class Worker(RebalanceListener):
-    """Runs connectors while it leads.
-
-    Args:
-        worker_id: `host:port` of its REST API.
-    """
-
     def __init__(self, config: WorkerConfig, worker_id: str) -> None:
         self.config = config
         self.worker_id = worker_id
@@ -82,7 +76,6 @@ class Worker(RebalanceListener):
 
     @property
     def transactions(self) -> bool:
-        """Whether sources run in transactions."""
         return self.config.exactly_once_source_support == "enabled"
 
     # Leadership
@@ -156,7 +149,7 @@ class Worker(RebalanceListener):
         await self._give_up()
 
     async def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
-        """Stop: this worker was silent for too long and leads no more."""
+        """Stop: after too long a silence, this worker leads no more."""
         logger.warning("worker %s lost its turn in group %s", self.worker_id, self.config.group_id)
         await self._give_up()
 
@@ -255,16 +248,11 @@ class Worker(RebalanceListener):
     # Use cases
 
     def names(self) -> list[str]:
-        """List all connectors."""
         self._need()
         return sorted(self.runners)
 
     def find(self, name: str, text: str = "Connector {} not found") -> Runner:
-        """Return a connector.
-
-        Raises:
-            Refused: 404 none; 409 this worker does not lead.
-        """
+        """Return a connector; raises `Refused` 404 none, 409 this worker does not lead."""
         self._need()
         runner = self.runners.get(name)
         if runner is None:
@@ -272,17 +260,14 @@ class Worker(RebalanceListener):
         return runner
 
     def kind(self, runner: Runner) -> type[Connector] | None:
-        """Return its class, if known."""
         try:
             return self.plugins.connector(runner.config["connector.class"])
         except (NoSuchPlugin, KeyError):
             return None
 
     async def put(self, name: str, config: Mapping[str, str], *, create: bool, target: str = "STARTED") -> bool:
-        """Create a connector or change its settings; return whether it is new.
-
-        Raises:
-            Refused: 400 invalid settings; 409 it exists, with `create`.
+        """Create a connector or change its settings; return whether it is new. Raises `Refused` 400 invalid settings,
+        409 it exists, with `create`.
         """
         self._need()
         await self._check(config)
@@ -295,7 +280,7 @@ class Worker(RebalanceListener):
         return runner is None
 
     async def _check(self, config: Mapping[str, str]) -> None:
-        """Validate in a thread, as the work grows with the request. One at a time, to use one thread at most."""
+        """Validate in a thread, as the work grows with the request; one at a time."""
         kind = self.class_of(config)
         try:
             async with self._one_check:
@@ -308,10 +293,8 @@ class Worker(RebalanceListener):
             raise Refused(400, str(problem)) from None
 
     async def verdict(self, config: Mapping[str, str]) -> dict[str, Any]:
-        """Return the errors of settings for the validate call.
-
-        Raises:
-            Refused: 400 no connector named, or a reference without value.
+        """Return the errors of settings for the validate call; raises `Refused` 400 no connector named, or a reference
+        without value.
         """
         kind = self.class_of(config)
         try:
@@ -340,11 +323,7 @@ class Worker(RebalanceListener):
             runner.reconfigure(config)
 
     def class_of(self, config: Mapping[str, str]) -> type[Connector]:
-        """Return the class named by a config.
-
-        Raises:
-            Refused: 400 no or an unknown class.
-        """
+        """Return the class named by a config; raises `Refused` 400."""
         name = config.get("connector.class")
         if not name:
             listed = ", ".join(f"{setting}={shown(setting, text)}" for setting, text in config.items())
@@ -383,7 +362,6 @@ class Worker(RebalanceListener):
             await stores.statuses.remove(name)
 
     async def restart_task(self, name: str, task: int) -> None:
-        """Restart its task."""
         runner = self.find(name, "Unknown connector: {}")
         if task != 0 or runner.task is None:
             raise Refused(404, f"Unknown task: {name}-{task}")
@@ -392,7 +370,6 @@ class Worker(RebalanceListener):
     # Offsets (KIP-875)
 
     async def offsets(self, name: str) -> list[tuple[Mapping[str, Any], Offset]]:
-        """Return offsets by source partition, or by topic partition of a sink."""
         runner = self.find(name)
         if self._is_source(runner):
             return self._need().offsets.of(name)
@@ -419,7 +396,6 @@ class Worker(RebalanceListener):
         return runner
 
     async def alter_offsets(self, name: str, changes: Changes) -> None:
-        """Set or remove offsets of a stopped connector."""
         require_few_offsets(len(changes))
         async with self._one_at_a_time:
             runner = await self._stopped(name)
@@ -441,7 +417,7 @@ class Worker(RebalanceListener):
             await store_in_transaction(stores.offsets, self.config.bootstrap_servers, transactional_id, name, changes)
 
     async def reset_offsets(self, name: str) -> None:
-        """Remove all offsets of a stopped connector. It then starts from the beginning."""
+        """Remove all offsets of a stopped connector, which then starts from the beginning."""
         async with self._one_at_a_time:
             runner = await self._stopped(name)
             if self._is_source(runner):
@@ -452,9 +428,8 @@ class Worker(RebalanceListener):
                 await self._admin.delete_groups([group_of(name)])
 
     def topics(self, name: str) -> list[str]:
-        """Return the topics it has used. None for a missing connector, like Kafka Connect."""
+        """Return the topics it has used; None for a missing connector, like Kafka Connect."""
         return self._need().statuses.topics(name)
 
     async def reset_topics(self, name: str) -> None:
-        """Clear them."""
         await self._need().statuses.reset_topics(name)

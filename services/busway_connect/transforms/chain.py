@@ -1,7 +1,6 @@
 """A connector's `transforms` and `predicates`: settings → transforms in order.
 
-Here: reading and checking those settings.
-Not here: the classes.
+Here: reading and checking them.
 """
 
 from collections.abc import Mapping
@@ -18,42 +17,23 @@ _OF_EVERY: Final = {"transforms": frozenset({"type", "predicate", "negate"}), "p
 
 
 class Classes(Protocol):
-    """Find the classes of transforms and predicates."""
-
     def transform(self, name: str) -> type[Transform]:
-        """Return the transform of that class name.
-
-        Raises:
-            ValueError: there is none.
-        """
+        """Return the class; raises ValueError if there is none."""
 
     def predicate(self, name: str) -> type[Predicate]:
-        """Return the predicate of that class name.
-
-        Raises:
-            ValueError: there is none.
-        """
+        """Return the class; raises ValueError if there is none."""
 
 
 def aliases(config: Config, kind: str) -> list[str]:
-    """Return the names in `transforms` or `predicates`, in order."""
     return [alias.strip() for alias in config.get(kind, "").split(",") if alias.strip()]
 
 
 def under(config: Config, prefix: str) -> dict[str, str]:
-    """Return settings with a prefix, without it."""
     return {name.removeprefix(prefix): text for name, text in config.items() if name.startswith(prefix)}
 
 
 def chain(classes: Classes, config: Config) -> list[Transform]:
-    """Return the transforms of a connector, in their order.
-
-    Args:
-        classes: finds transforms and predicates by their class names, as the worker's plugins do.
-
-    Raises:
-        ConfigInvalid: names each invalid setting.
-    """
+    """Return a connector's transforms, in order; raises `ConfigInvalid` with each invalid setting."""
     wrong: dict[str, str] = {}
     for kind in _OF_EVERY:
         if len(aliases(config, kind)) > ALIASES_MAX:

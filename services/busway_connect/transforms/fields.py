@@ -1,6 +1,6 @@
 """`RegexRouter`, `ReplaceField` and `InsertField` of Kafka Connect.
 
-Here: their effect on topic, key, value and schemas, each schema changed once. Settings have Kafka's names.
+Here: their effect on topic, key, value and schemas, each schema changed once.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ _TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
 
 
 class RegexRouter(Transform):
-    """Routes records of topics that match `regex` as a whole to `replacement`. `$1` is the first group."""
+    """Routes topics that match `regex` as a whole to `replacement`; `$1` is the first group."""
 
     settings: ClassVar[tuple[Setting, ...]] = (
         Setting(name="regex", doc="Of the whole topic name", required=True),
@@ -39,7 +39,6 @@ class RegexRouter(Transform):
         self._replacement = re.sub(r"\$(\d+)", r"\\g<\1>", settings["replacement"].replace("\\", r"\\"))
 
     def apply(self, record: R) -> R | None:
-        """Return the record, possibly with another topic."""
         try:
             match = self._regex.match(record.topic)
         except TooLong as problem:
@@ -102,7 +101,6 @@ class ReplaceField(_OnStruct):
         return name not in self._exclude and (not self._include or name in self._include)
 
     def apply(self, record: R) -> R | None:
-        """Return the record with fewer or renamed fields."""
         schema, value = self._part(record)
         if value is None:
             return record
@@ -118,8 +116,6 @@ class ReplaceField(_OnStruct):
 
 
 class ReplaceKeyField(ReplaceField):
-    """The same for keys."""
-
     on_key: ClassVar[bool] = True
 
 
@@ -151,7 +147,6 @@ class InsertField(_OnStruct):
             raise ValueError("static.value: No value specified for static field")
 
     def apply(self, record: R) -> R | None:
-        """Return the record with more fields."""
         schema, value = self._part(record)
         if value is None:
             return record
@@ -185,8 +180,6 @@ class InsertField(_OnStruct):
 
 
 class InsertKeyField(InsertField):
-    """The same for keys."""
-
     on_key: ClassVar[bool] = True
 
 

@@ -1,7 +1,7 @@
-"""Transforms (SMT) and predicates.
+"""Interfaces of transforms (SMT) and predicates.
 
-Here: interfaces and errors: a transform maps a record to a record or None, a predicate selects records.
-Not here: transforms and predicates, choosing one (`plugins`).
+Here: a transform maps a record to a record or None, a predicate selects records.
+Not here: implementations, choosing one (`plugins`).
 """
 
 from collections.abc import Mapping
@@ -35,11 +35,7 @@ class Predicate(_Step):
     """
 
     def test(self, record: SourceRecord | SinkRecord) -> bool:
-        """Return whether it holds for a record.
-
-        Raises:
-            TransformFailed: undecidable for this record.
-        """
+        """Return whether it holds; raises `TransformFailed` if undecidable."""
         raise NotImplementedError
 
 
@@ -59,9 +55,5 @@ class Transform(_Step):
         return type(self).__qualname__
 
     def apply(self, record: R) -> R | None:
-        """Return the transformed record; None drops it.
-
-        Raises:
-            TransformFailed: the record has another shape.
-        """
+        """Return the transformed record, None to drop it; raises `TransformFailed` for another shape."""
         raise NotImplementedError

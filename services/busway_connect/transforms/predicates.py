@@ -1,6 +1,6 @@
 """Kafka Connect's predicates (KIP-585), and `Filter`.
 
-Here: `TopicNameMatches`, `HasHeaderKey`, `RecordIsTombstone`, `Filter`, and a transform under a predicate.
+Here: predicates, and a transform under a predicate.
 Not here: reading settings (`chain`).
 """
 
@@ -25,7 +25,6 @@ class TopicNameMatches(Predicate):
             raise ValueError(f"pattern: {problem}") from None
 
     def test(self, record: SourceRecord | SinkRecord) -> bool:
-        """Return whether it matches."""
         try:
             return self._pattern.fullmatch(record.topic)
         except TooLong as problem:
@@ -42,15 +41,11 @@ class HasHeaderKey(Predicate):
         self._name = settings["name"]
 
     def test(self, record: SourceRecord | SinkRecord) -> bool:
-        """Return whether it has."""
         return any(name == self._name for name, _ in record.headers)
 
 
 class RecordIsTombstone(Predicate):
-    """The record has no value."""
-
     def test(self, record: SourceRecord | SinkRecord) -> bool:
-        """Return whether it is one."""
         return record.value is None
 
 
@@ -58,7 +53,6 @@ class Filter(Transform):
     """Drops all records, under a predicate those selected."""
 
     def apply(self, record: R) -> R | None:
-        """Return None."""
         return None
 
 
@@ -73,9 +67,7 @@ class ConditionalTransform(Transform):
 
     @property
     def shown(self) -> str:
-        """The transform's name."""
         return self._transform.shown
 
     def apply(self, record: R) -> R | None:
-        """Return the record, transformed or not."""
         return record if self._predicate.test(record) == self._negate else self._transform.apply(record)

@@ -19,22 +19,18 @@ _DELETED: Final = Field(name="__deleted", schema=Schema(type="string", optional=
 
 
 def is_envelope(schema: Schema | None, value: Any) -> bool:
-    """Return whether a value is Debezium's change envelope."""
     if schema is not None and schema.name is not None:
         return schema.name.endswith(".Envelope")
     return isinstance(value, Mapping) and {"op", "source"} <= value.keys() and ("after" in value or "before" in value)
 
 
 def part_schema(schema: Schema | None, name: str) -> Schema | None:
-    """Return the schema of a struct's field."""
     if schema is None:
         return None
     return next((field.schema for field in schema.fields if field.name == name), None)
 
 
 class ExtractNewRecordState(Transform):
-    """See the module."""
-
     settings: ClassVar[tuple[Setting, ...]] = (
         Setting(name="delete.tombstone.handling.mode", doc="What becomes of a delete", default="tombstone"),
         Setting(name="add.fields", doc="Members of the envelope to add to the row, with commas", default=""),

@@ -6,10 +6,9 @@ Here: events as columns, and undecodable records beside them.
 Not here: reading and decoding (`topics`, `avro`).
 
 `OUT/<topic>` has the events, each field a column, with `_key`, `_partition`, `_offset`, `_timestamp`, `_deleted` and
-`_schema_id`. The key is text, JSON for an Avro key as in topics of captured tables. `OUT/<topic>_rejected` has
-undecodable records unchanged, with the reason in `error`: nothing is lost. Checkpoints are in `OUT/_checkpoints`; a
-killed job continues from there, and no row is written twice. A field of a new schema version becomes a column from its
-first event.
+`_schema_id`. The key is text, JSON for an Avro key. `OUT/<topic>_rejected` has undecodable records unchanged, with the
+reason in `error`. Checkpoints are in `OUT/_checkpoints`; a killed job continues from there, and no row is written
+twice. A field of a new schema version becomes a column from its first event.
 """
 
 import argparse
@@ -29,7 +28,6 @@ def transform(decoded: DataFrame, key: Column | None = None) -> DataFrame:
     """Return the store's rows: decoded events and tombstones.
 
     Args:
-        decoded: from `stream_topic` or `read_topic`.
         key: of a row, from `Job.key_text`; by default the key as text.
     """
     return decoded.where(F.col("error").isNull()).select(
@@ -76,7 +74,6 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return 0, or 1 after printing the reason."""
     return run_job(
         "offload",
         __doc__,

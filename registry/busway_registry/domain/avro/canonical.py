@@ -67,7 +67,7 @@ def canonical(schema: Schema, *, normalize: bool = False, referenced: frozenset[
     Args:
         normalize: also sort properties (a known logical type first) and aliases, write defaults in their type's form,
             and omit empty documentation of named types.
-        referenced: names of types from references, which are not defined again.
+        referenced: names of types from references, not defined again.
     """
     return dump_json(_Writer(normalize, referenced).schema(schema, ""))
 
@@ -161,7 +161,7 @@ def _java_order(text: str) -> bytes:
 
 
 def _logical_words(schema: Schema) -> list[str]:
-    """Return the properties of a valid logical type that Java has. None otherwise."""
+    """Return the properties of a valid logical type that Java has, or None."""
     if not isinstance(schema, Primitive | Fixed):
         return []
     name = schema.properties.get("logicalType")

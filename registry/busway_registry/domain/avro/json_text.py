@@ -17,18 +17,18 @@ _CONTROL: Final = re.compile(r"\\\\|\\u00[01][0-9a-f]")
 _BLANKS: Final = "".join(map(chr, range(33)))
 """Characters that Java trims: all controls, not only JSON's white space."""
 _DEEPEST: Final = 250
-"""Limit on nested arrays and objects. Far above any schema in use, far below the interpreter's stack."""
+"""Limit on nested arrays and objects: far above any schema in use, far below the interpreter's stack."""
 
 
 class BadJson(ValueError):
-    """The text is not JSON that can be stored. The message has the reason."""
+    """The text is not JSON that can be stored; the message has the reason."""
 
 
 def load_json(text: str) -> Any:
     """Parse JSON with `/* */` and `//` comments, like Avro's parser.
 
     Raises:
-        BadJson: invalid, nested too deeply, or with a number or a character that cannot be stored.
+        BadJson: invalid, nested too deeply, or a number or character that cannot be stored.
     """
     text = text.rstrip(_BLANKS)
     try:
@@ -114,9 +114,7 @@ def _string(text: str) -> str:
 
 
 def _double(number: float) -> str:
-    """Format like `Double.toString`. It has a digit after the point, and an exponent below 0.001 and from
-    10,000,000.
-    """
+    """Format like `Double.toString`: a digit after the point, and an exponent below 0.001 and from 10,000,000."""
     if number == 0 or 1e-3 <= abs(number) < 1e7:
         return f"{number:.{_places(number)}f}"
     digits, _, exponent = f"{number:.{len(_digits(number)) - 1}e}".partition("e")

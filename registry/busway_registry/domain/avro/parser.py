@@ -1,9 +1,10 @@
 """JSON text → a checked schema tree, by the rules of Avro's Java parser.
 
-Here: syntax, names, references between named types, defaults.
-Not here: compatibility, writing. Reason for an own parser: Python's libraries accept schemas that Java refuses
-(duplicate fields, illegal names, wrong defaults) and refuse others that Java accepts. Source: Avro 1.11 specification;
-verdicts compared with Confluent's Java client 7.5.3.
+Here: syntax, names, references, defaults.
+Not here: compatibility, writing.
+
+Python's libraries accept schemas that Java refuses (duplicate fields, illegal names, wrong defaults) and refuse others
+that Java accepts. Source: Avro 1.11 specification; verdicts compared with Confluent's Java client 7.5.3.
 """
 
 import json
@@ -40,7 +41,7 @@ _ENUM_WORDS: Final = _SCHEMA_WORDS | {"default"}
 _FIELD_WORDS: Final = frozenset({"default", "doc", "name", "order", "type", "aliases"})
 _ORDERS: Final = frozenset({"ascending", "descending", "ignore"})
 _DEEPEST: Final = 64
-"""Limit on nesting. Far above any schema in use, far below the interpreter's stack."""
+"""Limit on nesting: far above any schema in use, far below the interpreter's stack."""
 _SIZES: Final = range(2**31 - 8)
 """Limited by Java's longest array."""
 _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
@@ -49,7 +50,7 @@ _LONG: Final = range(-(2**63), 2**63)
 
 
 class AvroError(ValueError):
-    """The text is not an Avro schema. The message has place and reason."""
+    """The text is not an Avro schema; the message has place and reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ class Parsed:
 
 
 def parse(text: str, references: Iterable[str] = ()) -> Parsed:
-    """Parse `text`. It may use types of `references`, dependencies first.
+    """Parse `text`, which may use types of `references`, dependencies first.
 
     Raises:
         AvroError: the text or a reference is invalid.
@@ -247,7 +248,7 @@ def _full_name(given: Mapping[str, Any], namespace: str, at: str) -> str:
 
 
 def _is_name(text: str) -> bool:
-    """Accept letters, digits and _, no digit first. Like Java, letters of any alphabet (basic plane)."""
+    """Accept letters, digits and _, no digit first; like Java, letters of any alphabet (basic plane)."""
     return bool(text) and not text[0].isdecimal() and all(_may_be_in_name(character) for character in text)
 
 
@@ -279,7 +280,7 @@ def _properties(given: Mapping[str, Any], words: frozenset[str]) -> dict[str, An
 
 
 def _default(field: Mapping[str, Any], schema: Schema, at: str) -> Any:
-    """Return a field's default. Like Java, accepts text for a float or a double, for values that JSON numbers lack."""
+    """Return a field's default. Like Java, accepts text for a float or double, for values that JSON numbers lack."""
     value = field.get("default", MISSING)
     if not isinstance(value, str) or schema.type not in {"float", "double"}:
         return value

@@ -1,6 +1,6 @@
 """A cache of parsed schemas.
 
-Here: a bounded cache of the earlier versions that each new one is compared with.
+Here: a bounded cache of earlier versions, with which each new one is compared.
 Not here: parsing (`parser`).
 """
 
@@ -14,7 +14,7 @@ class RecentlyParsed:
     """`parse` with a cache.
 
     Args:
-        most_chars: limit on the source text of cached trees; a tree takes about 50 bytes for each character.
+        most_chars: limit on the cached trees' source text; a tree takes about 50 bytes for each character.
     """
 
     def __init__(self, most_chars: int) -> None:
@@ -23,16 +23,12 @@ class RecentlyParsed:
         self._trees: OrderedDict[tuple[str, ...], Parsed] = OrderedDict()
 
     def missing_chars(self, text: str, references: Iterable[str] = ()) -> int:
-        """Return the characters to parse for an uncached schema. 0 for a cached one."""
+        """Return the characters to parse for an uncached schema, 0 for a cached one."""
         key = (text, *references)
         return 0 if key in self._trees else _size(key)
 
     def __call__(self, text: str, references: Iterable[str] = ()) -> Parsed:
-        """Return the schema in `text`.
-
-        Raises:
-            AvroError: the text or a reference is invalid.
-        """
+        """Return the schema in `text`; raises `AvroError` if it or a reference is invalid."""
         key = (text, *references)
         if key in self._trees:
             self._trees.move_to_end(key)

@@ -1,7 +1,7 @@
 """The tree of an Avro schema.
 
 Here: a class for each kind of schema of Avro 1.11.
-Not here: reading JSON (`parser`), writing it (`canonical`), comparison (`compatibility.avro`).
+Not here: JSON (`parser`, `canonical`), comparison (`compatibility.avro`).
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class Primitive:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Named:
-    """Common parts of record, enum and fixed. `name` and `aliases` are full names."""
+    """Common parts of record, enum and fixed; `name` and `aliases` are full names."""
 
     type: str
     name: str
@@ -34,12 +34,10 @@ class Named:
 
     @property
     def short_name(self) -> str:
-        """The name without its namespace."""
         return self.name.rpartition(".")[2]
 
     @property
     def namespace(self) -> str:
-        """The namespace; empty for none."""
         return self.name.rpartition(".")[0]
 
 
@@ -58,9 +56,8 @@ class Field:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Record(Named):
-    """A record, or with `type` "error" an error.
-
-    Its fields are set later, as they may refer to it. `required` has the names of fields without a default.
+    """A record, or with `type` "error" an error. Fields are set later, as they may refer to it; `required`: fields
+    without a default.
     """
 
     fields: tuple[Field, ...] = ()
@@ -69,7 +66,6 @@ class Record(Named):
     complete: bool = False
 
     def set_fields(self, fields: tuple[Field, ...]) -> None:
-        """Set the fields after all were read."""
         assert not self.complete
         self.fields = fields
         self.by_name = {field.name: field for field in fields}
@@ -87,15 +83,11 @@ class Enum(Named):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Fixed(Named):
-    """`size` bytes."""
-
     size: int
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Array:
-    """An array of `items`."""
-
     items: "Schema"
     properties: Mapping[str, Any] = field(default_factory=dict)
     type: str = "array"
@@ -103,8 +95,6 @@ class Array:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Map:
-    """A map from strings to `values`."""
-
     values: "Schema"
     properties: Mapping[str, Any] = field(default_factory=dict)
     type: str = "map"
@@ -112,8 +102,6 @@ class Map:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Union:
-    """One of `branches`."""
-
     branches: tuple["Schema", ...]
     type: str = "union"
 

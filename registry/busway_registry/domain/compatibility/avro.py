@@ -1,7 +1,8 @@
-"""Whether a reader's Avro schema can read everything a writer's schema writes; if not, where and why.
+"""Avro schema resolution: whether a reader's schema can read all of a writer's; if not, where and why.
 
-Here: schema resolution as in Java's `SchemaCompatibility`, an `Incompatibility` for each breach.
-Not here: choice of versions (`levels`), text of HTTP responses (`check`), limits on work and memory (`breaches`).
+Here: resolution as in Java's `SchemaCompatibility`, an `Incompatibility` for each breach.
+Not here: choice of versions (`levels`), texts (`check`), limits (`breaches`).
+
 Source: Avro 1.11 specification, "Schema Resolution"; verdicts, kinds and paths compared with Confluent's Java client
 7.5.3.
 """
@@ -74,14 +75,11 @@ _Steps: TypeAlias = Generator[tuple[Schema, Schema, Place], _Found, _Found]
 def incompatibilities(
     reader: Schema, writer: Schema, *, budget: Budget | None = None, most: int = MOST_BREACHES
 ) -> list[Incompatibility]:
-    """Return the breaches in the order of the reader's fields. Empty if compatible.
+    """Return the breaches in the order of the reader's fields; empty if compatible. Raises `TooMuchWork`.
 
     Args:
         budget: what is left of the request's; by default a full one.
         most: limit; mutually referring types can have more breaches than fit into memory.
-
-    Raises:
-        TooMuchWork: the budget is spent.
     """
     check = _Check(budget or Budget())
     under_way = [check.pair(reader, writer, Place())]
@@ -284,7 +282,7 @@ def _mismatch(reader: Schema, writer: Schema, at: Place) -> Incompatibility:
 
 
 def _missing_branch(writer: Schema, java: Place, at: Place, cause: _Breach | None) -> Incompatibility:
-    """Report a missing branch like Java. `cause` is the breach in the branch of the same name, for the remedy."""
+    """Report a missing branch like Java; `cause` is the breach in the branch of the same name, for the remedy."""
     hidden = cause.describe() if cause is not None else None
     return Incompatibility(
         kind="MISSING_UNION_BRANCH",

@@ -1,9 +1,10 @@
 """Breaches of a comparison and its cost, both bounded.
 
-Here: a request's budget, places in a schema, and breaches in shared form: common subtrees are stored once and expanded
-when read. Types that refer twice to the previous one have a breach for each path, more than fits into memory; in this
-form they cost as much as their definitions.
+Here: a request's budget, places in a schema, breaches in shared form.
 Not here: the meaning of a breach (`avro`).
+
+Types that refer twice to the previous one have a breach for each path, more than fits into memory. In shared form,
+expanded when read, common subtrees are stored once and cost as much as their definitions.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ MOST_STEPS: Final = 500_000
 MOST_BREACHES: Final = 200
 """Limit of breaches reported for a request."""
 _MOST_NODES: Final = 1_000
-"""Limit of path nodes reported, counted from the end. No schema in use is so deep."""
+"""Limit of path nodes reported, counted from the end; no schema in use is so deep."""
 
 Message = TypeVar("Message")
 
@@ -38,11 +39,7 @@ class Budget:
         self.left = steps
 
     def spend(self, steps: int) -> None:
-        """Subtract steps.
-
-        Raises:
-            TooMuchWork: fewer are left.
-        """
+        """Subtract steps; raises `TooMuchWork` if fewer are left."""
         self.left -= steps
         if self.left < 0:
             raise TooMuchWork(f"there are more than {self._whole} pairs of types to compare")
@@ -57,11 +54,9 @@ class Place:
     restarts: bool = False
 
     def down(self, *steps: str | int) -> "Place":
-        """Return a place further in."""
         return Place(self, steps)
 
     def branch(self, *steps: str | int) -> "Place":
-        """Return a place inside a union."""
         return Place(self, steps, restarts=True)
 
     def path(self) -> str:
@@ -69,7 +64,7 @@ class Place:
         return self._pointer(from_restart=True)
 
     def where(self) -> str:
-        """Return the JSON pointer from the root. Only its end if too long."""
+        """Return the JSON pointer from the root; only its end if too long."""
         return self._pointer(from_restart=False)
 
     def _pointer(self, *, from_restart: bool) -> str:
@@ -90,7 +85,7 @@ class Breach(Generic[Message]):
     """A breach.
 
     Attributes:
-        cause: the inner breach that it hides, if any; itself without a cause.
+        cause: the inner breach that it hides, if any.
     """
 
     describe: Callable[[], Message]
@@ -99,7 +94,7 @@ class Breach(Generic[Message]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BreachList(Generic[Message]):
-    """Two or more breaches, possibly nested; `first` is the first of all."""
+    """Two or more breaches, possibly nested."""
 
     parts: "Sequence[Breach[Message] | BreachList[Message]]"
     first: Breach[Message]
@@ -118,7 +113,6 @@ def joined(breaches: "Sequence[Breaches[Message]]") -> "Breaches[Message]":
 
 
 def first(breaches: Breach[Message] | BreachList[Message]) -> Breach[Message]:
-    """Return the first breach."""
     return breaches.first if isinstance(breaches, BreachList) else breaches
 
 

@@ -1,7 +1,7 @@
 """A new schema against earlier versions at a level: verdict and explanation.
 
 Here: the pairs to compare, their order, and texts of breaches.
-Not here: the rules for a pair (`avro`).
+Not here: rules for a pair (`avro`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ Parse: TypeAlias = Callable[[str, Sequence[str]], Parsed]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """A version to compare with; `reference_texts` are its references, dependencies first."""
+    """A version to compare with; `reference_texts`: dependencies first."""
 
     version: int
     artifact: Artifact
@@ -38,17 +38,14 @@ def explain(
     budget: Budget | None = None,
     parse: Parse = parse,
 ) -> list[str]:
-    """Return messages on the first incompatible version; empty if compatible.
+    """Return messages on the first incompatible version; empty if compatible. Raises `TooMuchWork`.
 
     Args:
-        reference_texts: its references, dependencies first.
+        reference_texts: dependencies first.
         earlier: live versions, newest first.
-        level: only the newest version counts unless the level is transitive.
+        level: only the newest version counts unless it is transitive.
         budget: what is left of the request's; by default a full one.
         parse: reads texts; a caching one saves most of the time.
-
-    Raises:
-        TooMuchWork: the budget is spent.
     """
     if level is Level.NONE:
         return []

@@ -1,6 +1,6 @@
 """The seven compatibility levels.
 
-Here: direction and reach of each level.
+Here: direction and reach of each.
 Not here: incompatibility of two schemas (`avro`).
 """
 
@@ -22,26 +22,19 @@ class Level(StrEnum):
 
     @property
     def transitive(self) -> bool:
-        """Whether all live versions count."""
         return self.value.endswith("_TRANSITIVE")
 
     @property
     def new_reads_old(self) -> bool:
-        """Whether the new schema must read records of earlier ones."""
         return self.value.startswith(("BACKWARD", "FULL"))
 
     @property
     def old_reads_new(self) -> bool:
-        """Whether earlier schemas must read records of the new one."""
         return self.value.startswith(("FORWARD", "FULL"))
 
 
 def parse_level(text: object) -> Level:
-    """Return the level of a name in any case.
-
-    Raises:
-        RegistryError: 42203, no such level.
-    """
+    """Return the level of a name in any case; raises 42203, no such level."""
     if not isinstance(text, str) or text.upper() not in Level.__members__:
         raise invalid_compatibility()
     return Level[text.upper()]

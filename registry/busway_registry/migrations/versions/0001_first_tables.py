@@ -11,7 +11,6 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Create them."""
     op.create_table(
         "schemas",
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),

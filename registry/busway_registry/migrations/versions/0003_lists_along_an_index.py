@@ -12,7 +12,6 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Collate the names; replace the index of a schema's users."""
     if op.get_bind().dialect.name == "postgresql":
         op.alter_column("versions", "subject", type_=sa.String(1024, collation="C"))
     op.drop_index("ix_versions_schema_id", "versions")
