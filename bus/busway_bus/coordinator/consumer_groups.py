@@ -35,7 +35,6 @@ def consumer_limits(config: BrokerConfig, setting: Callable[[str, str], Any]) ->
 def matching(
     regexes: Sequence[str], image: ClusterImage
 ) -> Generator[None, None, tuple[object, dict[str, frozenset[str]]]]:
-    """Match topics in steps; return their version, and matches by expression."""
     matches: dict[str, set[str]] = {regex: set() for regex in regexes}
     patterns: list[tuple[set[str], Pattern]] = []
     for regex in regexes:

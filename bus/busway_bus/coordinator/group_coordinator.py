@@ -172,7 +172,6 @@ class GroupCoordinator:
         )
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Extend a classic member's session."""
         partition, now = self.runtime.partition_of(group_id), self.runtime.now()
         return self.runtime.decide(
             partition, lambda shard: shard.heartbeat(group_id, member_id, instance_id, generation, now)
@@ -202,14 +201,12 @@ class GroupCoordinator:
         task.add_done_callback(self._tasks.discard)
 
     def _balance(self, partition: int, group_id: str) -> None:
-        """Assign a large consumer group in steps, unless that is under way."""
         shard, now = self.runtime.shards().get(partition), self.runtime.now()
         plan = None if shard is None else plan_of(shard.groups, group_id, now)
         if plan is not None:
             self._start_task(self._assign_in_steps(partition, plan))
 
     async def _assign_in_steps(self, partition: int, plan: Plan) -> None:
-        """Compute a target assignment; write it in parts."""
         try:
             targets = await self._replicas.scheduler.run("", plan.steps)
             for part, last in plan.parts(targets):

@@ -51,7 +51,6 @@ class Loader(Generic[S]):
         return bool(self._tasks)
 
     def begin(self, partition: int) -> None:
-        """Load a shard, unless loading, failed, offline or led elsewhere."""
         if partition in self._tasks or partition in self._problems:
             return
         try:

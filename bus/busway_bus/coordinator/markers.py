@@ -84,7 +84,6 @@ class Markers:
         self._closed = False
 
     def begin(self, partition: int, transactional_id: str) -> None:
-        """End a prepared transaction, unless under way."""
         if self._closed or transactional_id in self._endings:
             return
         ending = self._endings[transactional_id] = _Ending(partition, transactional_id)
@@ -100,7 +99,6 @@ class Markers:
         return None if ending is None or ending.identity != identity else frozenset(ending.remaining)
 
     async def over(self, transactional_id: str, *, within_s: float) -> bool:
-        """Wait for a transaction's end; False on time-out."""
         ending = self._endings.get(transactional_id)
         if ending is None:
             return True
@@ -108,7 +106,6 @@ class Markers:
         return ending.over.done()
 
     async def close(self) -> None:
-        """Stop writing; prepared transactions end after the next start."""
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()

@@ -215,7 +215,6 @@ class MemberConnections:
                 del self._waiting[key[0]]
 
     def _wait(self, key: MemberKey, last_request: _LastRequest, now: int) -> None:
-        """Fence a member later, unless another connection or the session decides."""
         if last_request.rejoins:
             self.forget(key)
             return
@@ -233,7 +232,6 @@ class MemberConnections:
         last_request.timer = call_later(wait_ms / 1000, self._look, key, last_request, now + wait_ms)
 
     def _closed(self, carrier: Carrier, by_client: bool) -> None:
-        """Start its members' timers, unless the broker closed it."""
         carrier.when_closed = None
         self._full.discard(carrier)
         self._warned.discard(carrier)
@@ -246,7 +244,6 @@ class MemberConnections:
             self._wait((group_id, member_id), self._heard[group_id][member_id], now)
 
     def _look(self, key: MemberKey, last_request: _LastRequest, due_ms: int) -> None:
-        """Fence a member whose wait is over, if still in its group."""
         now = self._now()
         if (late_ms := now - due_ms) > LATE_MS:
             last_request.until_ms = max(last_request.until_ms, now) + min(late_ms, self._grace_ms)

@@ -19,7 +19,6 @@ class Refusals:
         self._peer_warnings = PeerWarnings()
 
     def tell(self, host: str, text: str) -> None:
-        """Log that a host was refused."""
         left_out = self._peer_warnings.admit(host, self._now())
         if left_out is None:
             return

@@ -271,7 +271,6 @@ class Runtime(Generic[S]):
     # Loading
 
     def load(self) -> None:
-        """Begin to load every shard that is not loaded."""
         self.follow()
         for partition in range(self.partitions):
             if partition not in self._loaded:
@@ -279,7 +278,6 @@ class Runtime(Generic[S]):
 
     @property
     def loading(self) -> bool:
-        """Whether logs are being read."""
         return self._loader.busy
 
     async def wait_loaded(self, *, within_s: float) -> None:

@@ -187,7 +187,6 @@ class ShareGroups:
     async def _each(
         self, group_id: str, wanted: Wanted, ask: Callable[[SharePartitionKey], Awaitable[object]]
     ) -> dict[tuple[UUID, int], KafkaError]:
-        """Send a request to the share coordinator for each; return the errors."""
         keys = [
             SharePartitionKey(group_id=group_id, topic_id=topic_id, partition=partition)
             for topic_id, partitions in sorted(wanted.items())
@@ -250,7 +249,6 @@ class ShareGroups:
             self._release(held)
 
     async def follow(self, image: ClusterImage, delta: Delta) -> None:
-        """Record the removal of share partitions of deleted topics."""
         if not delta.removed:
             return
         gone = tuple(delta.removed)
@@ -269,8 +267,6 @@ class ShareGroups:
     # Offsets
 
     async def initialized(self, group_id: str) -> dict[UUID, frozenset[int]]:
-        """Return the initialized share partitions, if any."""
-
         def look(shard: GroupShard) -> Decision[dict[UUID, frozenset[int]]]:
             group = shard.groups.get(group_id)
             known = group.partitions.initialized if isinstance(group, ShareGroup) else {}
@@ -383,7 +379,6 @@ def _empty(group_id: str, shard: GroupShard) -> ShareGroup:
 def _record_initialized(
     shard: GroupShard, group_id: str, topics: dict[UUID, NamedPartitions], *, failed: bool
 ) -> Decision[None]:
-    """Record the outcome, unless group or request are gone."""
     group = shard.groups.get(group_id)
     if not isinstance(group, ShareGroup):
         return Decision(reply=None)

@@ -177,7 +177,6 @@ class ShareCoordinator:
     async def _written(
         self, partition: int, shard: ShareStateShard, decide: Callable[[ShareStateShard], Decision[bool]]
     ) -> bool:
-        """Write a part; return whether more is due."""
         if self.runtime.shards().get(partition) is not shard:
             return False  # unloaded or reloaded
         try:

@@ -197,7 +197,6 @@ class TransactionCoordinator:
     async def _with_id(
         self, partition: int, transactional_id: str, decide: Callable[[int | None], Begun | Ended]
     ) -> Identity:
-        """Decide, with a new producer id if needed."""
         outcome = decide(None)
         if outcome.needs_id:
             outcome = decide(await self._new_producer_id())
@@ -209,7 +208,6 @@ class TransactionCoordinator:
         return outcome.identity
 
     async def _settled(self, transactional_id: str, attempt: Callable[[], Awaitable[R]]) -> R:
-        """Run `attempt`; on CONCURRENT_TRANSACTIONS wait briefly and run it once more."""
         try:
             return await attempt()
         except KafkaError as problem:
@@ -247,7 +245,6 @@ class TransactionCoordinator:
                 return
 
     async def _abort_overdue(self, partition: int) -> bool:
-        """Abort one partition's overdue transactions; False if that cannot be written."""
         new_id: int | None = None
         while partition in self.runtime.shards():
             decide = functools.partial(

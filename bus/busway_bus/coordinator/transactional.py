@@ -20,7 +20,6 @@ T = TypeVar("T", bound=TransactionalShard)
 
 class TransactionalRuntime(Runtime[T]):
     def is_open(self, partition: int, producer_id: int, producer_epoch: int) -> bool:
-        """Whether a producer has an open transaction in the partition."""
         return self._log(partition).producers.is_open(producer_id, producer_epoch)
 
     def batch_bytes_max(self, partition: int) -> int:

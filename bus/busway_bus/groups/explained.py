@@ -163,7 +163,6 @@ class ExplainedShard(GroupShard):
         return super().tick(now)
 
     def step(self, group: Group, now: int) -> Decision[None]:
-        """Run timers; record whether removed members were silent or late."""
         self._now = now
 
         def cause(member_id: str, instance_id: str | None) -> tuple[str, str | None]:

@@ -164,7 +164,6 @@ G = TypeVar("G", bound=Group)
 
 
 def of_kind(group: Group | None, group_id: str, kind: type[G]) -> G:
-    """Return the group if it is of this kind, else raise GROUP_ID_NOT_FOUND."""
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     if not isinstance(group, kind):

@@ -105,7 +105,6 @@ class Gathering:
         self.reasons.append({name: value[:EXPLAINED_TEXT_MAX] for name, value in event.items() if value})
 
     def forget(self, what: Container[str], member_ids: Iterable[str]) -> None:
-        """Remove events of these kinds and members, which were undone."""
         ids = {member_id[:EXPLAINED_TEXT_MAX] for member_id in member_ids}
         self.reasons = [event for event in self.reasons if event["what"] not in what or event.get("member") not in ids]
 

@@ -27,7 +27,6 @@ class MemberTimeouts:
         self._deadlines.put(member_id, end)
 
     def begin(self, member_id: str, end: int) -> None:
-        """Start a timeout unless one is running."""
         if member_id not in self._ends:
             self.put(member_id, end)
 

@@ -65,7 +65,6 @@ class QuotaUsage(Account):
         return super().refusal(host, more, beside)
 
     def fits(self, more: Mapping[str, int]) -> bool:
-        """Check that these hosts may use this much more together."""
         total = sum(more.values())
         return all(self.refusal(host, part, total - part) is None for host, part in more.items())
 

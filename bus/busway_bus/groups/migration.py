@@ -84,7 +84,6 @@ def upgrade(group: ClassicGroup, limits: GroupLimits, topics: Topics) -> list[Ch
 
 
 def _is_whole(targets: Sequence[Assignment], names: set[str], topics: Topics) -> bool:
-    """Whether each partition of these topics is assigned exactly once."""
     given = Counter(
         (topic_id, partition)
         for target in targets

@@ -175,7 +175,6 @@ class MixedGroup(ConsumerGroup):
         return Decision(reply=reply)
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
-        """Extend a session; REBALANCE_IN_PROGRESS to rejoin for the next step."""
         member, error = self._classic_member(member_id, instance_id, generation)
         if member is None:
             return error
@@ -189,7 +188,6 @@ class MixedGroup(ConsumerGroup):
     def _classic_member(
         self, member_id: str, instance_id: str | None, generation: int
     ) -> tuple[ConsumerMember | None, ErrorCode]:
-        """Return the classic member in this generation, or None and the error."""
         member = self.members.get(member_id) if instance_id is None else self.static_member(instance_id)
         if member is None:
             return None, ErrorCode.UNKNOWN_MEMBER_ID
@@ -209,7 +207,6 @@ class MixedGroup(ConsumerGroup):
     # Leaving
 
     def _fence_members(self, member_ids: list[str], now: int, reply: R) -> Decision[R]:
-        """Remove members; convert the group if only classic ones are left."""
         records = self._downgraded(member_ids, now) if member_ids else ()
         if records:
             return Decision(records=records, reply=reply, whole=True)

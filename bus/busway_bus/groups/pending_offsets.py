@@ -85,7 +85,6 @@ class PendingOffsets:
     def end(
         self, producer_id: int, *, committed: bool
     ) -> list[tuple[str, list[tuple[TopicPartition, CommittedOffset]]]]:
-        """End the producer's transaction; return its applied offsets by group."""
         in_force: list[tuple[str, list[tuple[TopicPartition, CommittedOffset]]]] = []
         for group_id in self._of.pop(producer_id, ()):
             table = self._groups.get(group_id)

@@ -154,7 +154,6 @@ class GroupShard:
         return self._new_classic(group_id)
 
     def new_share_group(self, group_id: str) -> ShareGroup:
-        """Make a share group without records."""
         session_ms = partial(
             self._share_session_ms, group_id
         )  # the shard itself is not captured: a released group is freed at once, without a reference cycle
@@ -235,7 +234,6 @@ class GroupShard:
         return self.watched(group, group.join(request, waiter, now))
 
     def sync(self, group_id: str, request: Sync, waiter: Waiter, now: int) -> Decision[SyncResult | Unanswered]:
-        """Send or fetch assignments; no reply before the leader's."""
         group = self.groups.get(group_id)
         if group is None:
             return Decision(reply=SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))

@@ -74,7 +74,6 @@ class BrokerConfig:
         return cls.from_properties({name.replace("_", "."): text for name, text in overrides.items()})
 
     def get(self, name: str) -> Any:
-        """Return a broker key's typed value in force."""
         values = self.dynamic.values
         if name in values:
             return values[name]

@@ -46,7 +46,6 @@ class PartitionCounters:
         )
 
     def add(self, other: "PartitionCounters") -> None:
-        """Add another partition's counts."""
         self.messages_in += other.messages_in
         self.bytes_in += other.bytes_in
         self.bytes_out += other.bytes_out
@@ -73,7 +72,6 @@ class RequestCounters:
         self.durations: dict[int, list[float]] = {}
 
     def ended(self, api_and_version: int, begun: float) -> None:
-        """Count the duration of a request that begun at this reading of `clock`."""
         assert self.clock is not None
         duration = self.durations.setdefault(api_and_version >> 16, [0, 0.0])
         duration[0] += 1

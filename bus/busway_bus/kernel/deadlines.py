@@ -41,7 +41,6 @@ class Deadlines:
         return None
 
     def due(self, now: int, at_most: int | None = None) -> list[str]:
-        """Remove and return due keys, earliest first."""
         keys: list[str] = []
         while at_most is None or len(keys) < at_most:
             moment = self.earliest()

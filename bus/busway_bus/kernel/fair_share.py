@@ -102,7 +102,6 @@ class Account:
             self._by_host[host] = left
 
     def replace(self, before: tuple[str, int], now: tuple[str, int]) -> None:
-        """Replace the usage of one item, (host, bytes)."""
         if before[0] == now[0]:
             self.change(now[0], now[1] - before[1])
         else:

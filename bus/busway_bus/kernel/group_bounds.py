@@ -27,7 +27,6 @@ _RANGES: Final[tuple[tuple[str, int, tuple[int, int], int, tuple[int, int]], ...
 
 
 def bounds_of(name: str) -> tuple[str, str] | None:
-    """Return the broker's keys of a group setting's minimum and maximum."""
     kind, _, setting = name.partition(".")
     bounded = (kind, setting) in {row[:2] for row in _BOUNDED} or (
         kind == "share" and setting in {row[0] for row in _RANGES}

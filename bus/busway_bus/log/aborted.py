@@ -57,7 +57,6 @@ def entries(read: Read, first: int, behind: int) -> list[AbortedTransaction]:
 
 
 def first_ending_at(read: Read, count: int, offset: int) -> int:
-    """Return the first entry's number with a marker from `offset`, else `count`."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
@@ -92,7 +91,6 @@ class Overlaps:
         return sorted(((producer, -begin) for begin, producer in self._heap), key=lambda entry: entry[1])
 
     def collect(self, read: Read, count: int) -> None:
-        """Add the next segment's index."""
         number = first_ending_at(read, count, self._offset)
         while number < count and not self.complete:
             behind = min(number + PAGE_ENTRIES, count)

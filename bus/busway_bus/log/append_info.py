@@ -36,7 +36,6 @@ class AppendInfo(NamedTuple):
 def stamped(
     records: Buffer, header: BatchHeader, *, first: int, leader_epoch: int, config: LogConfig, now_ms: int
 ) -> tuple[list[bytes | bytearray | memoryview], BatchHeader]:
-    """Return a batch stored at `first`, in pieces, and its header."""
     if config.message_timestamp_type == "LogAppendTime":
         whole = bytearray(records)
         assign_offset(whole, base_offset=first, leader_epoch=leader_epoch)

@@ -33,7 +33,6 @@ class CleanedTransactions:
             heappush(self._pending, (entry.first_offset, entry))
 
     def records(self, header: BatchHeader) -> bool:
-        """Process a batch of records; return whether it was aborted."""
         self._begin(header.last_offset)
         if not header.is_transactional:
             return False

@@ -97,7 +97,6 @@ class Cleaner:
         return [chosen[first:behind] for first, behind in groups(chosen, self._config)]
 
     def write(self, group: Sequence[Segment]) -> Iterator[None]:
-        """Write a group's retained records into a segment, one batch a step."""
         new = self._new = self._log.kept.new_segment(group[0].base_offset, group[-1].created_ms)
         changed = len(group) > 1
         for segment in group:
@@ -162,7 +161,6 @@ class Cleaner:
             self._new = None
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """Whether a batch holds its producer's last sequence or epoch."""
         last = self._producers.get(header.producer_id)
         if last is None:
             return False
@@ -180,5 +178,4 @@ class Cleaner:
 def _passed(
     transactions: CleanedTransactions, header: BatchHeader, records: Sequence[Record]
 ) -> tuple[bool, AbortedTransaction | None]:
-    """Return whether a batch may be dropped, and the index entry needed."""
     return transactions.control(header, records) if header.is_control else (transactions.records(header), None)

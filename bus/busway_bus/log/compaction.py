@@ -71,13 +71,11 @@ def plan(segments: Sequence[SegmentView], *, cleaned: int, config: LogConfig, no
 
 
 def due(chosen: Plan, config: LogConfig, *, oldest_ms: int, now_ms: int) -> bool:
-    """Whether a cleaning is due, by dirty ratio or first dirty timestamp."""
     overdue = 0 <= oldest_ms < now_ms - config.max_compaction_lag_ms
     return overdue or chosen.ratio > config.min_cleanable_dirty_ratio
 
 
 def groups(segments: Sequence[SegmentView], config: LogConfig) -> list[tuple[int, int]]:
-    """Split segments into ranges (first, end) that each fit into one."""
     ranges: list[tuple[int, int]] = []
     start = total = 0
     for at, segment in enumerate(segments):
@@ -194,7 +192,6 @@ def _empty(header: BatchHeader) -> bytes:
 
 
 def _rebuilt(header: BatchHeader, records: Sequence[Record], until: int | None) -> bytes:
-    """Build the batch with `records`. A delete horizon replaces the base timestamp."""
     base_timestamp = records[0].timestamp if until is None else until
     body = bytearray()
     for record in records:

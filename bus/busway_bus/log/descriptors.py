@@ -24,7 +24,6 @@ _OUT: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def raise_limit() -> int:
-    """Raise the soft limit of open files to the hard one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for limit in (hard, UNLIMITED, 10_240):  # macOS reports no hard limit and accepts at most OPEN_MAX
         if soft == resource.RLIM_INFINITY or 0 <= limit <= soft:
@@ -117,7 +116,6 @@ class Descriptors:
                 self._shut(file)
 
     def close(self, file: Pooled) -> None:
-        """Close a file once it has no users."""
         with self.guard:
             if not file.closed:
                 file.closed = True

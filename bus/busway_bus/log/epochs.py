@@ -24,12 +24,10 @@ class LeaderEpochs:
         return epochs
 
     def text(self) -> str:
-        """Format it: version, count, one pair per line."""
         return "".join([f"0\n{len(self.entries)}\n", *(f"{epoch} {start}\n" for epoch, start in self.entries)])
 
     @property
     def latest(self) -> int:
-        """The newest epoch, else -1."""
         return self.entries[-1][0] if self.entries else -1
 
     def assign(self, epoch: int, start: int) -> bool:

@@ -64,7 +64,6 @@ class Flusher:
         return waiter
 
     def _start(self) -> None:
-        """Queue ready logs for the threads, at most `SYNCS_NEXT_MAX`."""
         while self._ready and len(self._next) < SYNCS_NEXT_MAX:
             log = next(iter(self._ready))
             self._syncing[log] = self._ready.pop(log)
@@ -85,7 +84,6 @@ class Flusher:
             return None
 
     def _sync(self, log: PartitionLog, point: FlushPoint, loop: asyncio.AbstractEventLoop) -> "_Synced":
-        """Run syncs until the queue is empty; return the last's result."""
         while True:
             problem: BaseException | None = None
             try:
@@ -119,7 +117,6 @@ class Flusher:
             flushed(None)
 
     def _refuse(self, log: PartitionLog, waiting: _Waiting, problem: BaseException) -> None:
-        """Fail the waiters, of every log for a disk error."""
         refused = [waiting, self._again.pop(log, {})]
         if isinstance(problem, OSError):
             refused += [*self._ready.values(), *self._again.values()]
@@ -133,7 +130,6 @@ class Flusher:
         self._start()
 
     async def drain(self) -> None:
-        """Wait for all requested syncs."""
         while self._threads:
             await asyncio.wait(self._threads)
             await asyncio.sleep(0)

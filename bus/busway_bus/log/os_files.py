@@ -124,7 +124,6 @@ class OsFile(Pooled):
             self._pool.give(self)
 
     def _take(self) -> int:
-        """As `Descriptors.take`, with a fast path."""
         with self._guard:
             if self.descriptor >= 0 and not self.closed:
                 self.users += 1
@@ -145,7 +144,6 @@ class OsFile(Pooled):
             self._pool.give(self)
 
     def read_now(self, position: int, size: int) -> bytes:
-        """As `OsLoan.read_now`, but a shorter file is no error."""
         descriptor = self._take()
         data = bytearray(min(size, max(0, self.size - position)))
         try:
@@ -273,7 +271,6 @@ class OsFiles:
             return None
 
     def replace(self, path: str, content: bytes) -> None:
-        """Replace a file atomically: temporary file, sync, rename, directory sync."""
         target = self.root / path
         temporary = target.with_name(target.name + ".tmp")
         descriptor = self.descriptors.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -335,7 +332,6 @@ class OsFiles:
         sync_directory(target.parent, self.descriptors)
 
     def make_directories(self, names: Sequence[str]) -> None:
-        """Create directories below the root, with one sync."""
         for name in names:
             (self.root / name).mkdir(exist_ok=True)
         if names:
@@ -351,7 +347,6 @@ def _advise(descriptor: int, position: int, size: int) -> None:
 
 
 def sync_directory(path: Path, descriptors: Descriptors) -> None:
-    """Wait until a directory's names are on disk."""
     descriptor = descriptors.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

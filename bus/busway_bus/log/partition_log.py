@@ -238,7 +238,6 @@ class PartitionLog:
 
     @property
     def wants_flush(self) -> bool:
-        """Whether rolled segments are unflushed, or a snapshot is due."""
         return bool(self._rolled) or self._snapshots.requested
 
     # Reading
@@ -332,7 +331,6 @@ class PartitionLog:
 
     @property
     def has_deleted(self) -> bool:
-        """Whether `remove_deleted` is due, for files or for `date`."""
         return bool(self._deleted) or self._undated
 
     def remove_deleted(self, now_ms: int) -> None:
@@ -361,7 +359,6 @@ class PartitionLog:
     # Compaction (see `cleaner`)
 
     def closed_segments(self) -> tuple[Segment, ...]:
-        """Return the rolled segments on disk, oldest first."""
         waiting = {segment for segment, _ in self._rolled}
         closed = []
         for segment in self._segments[:-1]:
@@ -376,7 +373,6 @@ class PartitionLog:
         return closed if unstable is None else tuple(segment for segment in closed if segment.next_offset <= unstable)
 
     def swap_in(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
-        """Replace consecutive segments by `new`. False if they were deleted."""
         if self.closed or old[0] not in self._segments:
             return False
         at = self._segments.index(old[0])

@@ -312,7 +312,6 @@ class ProducerState:
         return True
 
     def _entry(self, header: BatchHeader, now_ms: int) -> ProducerEntry:
-        """Return the mutable entry of a producer, at the batch's epoch."""
         entry = self._entries.get(header.producer_id)
         if entry is None:
             entry = ProducerEntry(header.producer_epoch, now_ms, generation=self._generation)
@@ -356,7 +355,6 @@ class ProducerState:
     # The snapshot
 
     def taken(self) -> ProducersAt:
-        """Take a copy-on-write snapshot, to be encoded later."""
         self._generation += 1
         return ProducersAt(self._entries.copy())
 

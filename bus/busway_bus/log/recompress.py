@@ -29,7 +29,6 @@ LZ4_FAST: Final = 9
 
 
 def wanted_codec(config: LogConfig) -> int | None:
-    """Return the topic's codec; None to keep the producer's."""
     if config.compression_type == "producer":
         return None
     return 0 if config.compression_type == "uncompressed" else CODECS[config.compression_type]

@@ -438,7 +438,6 @@ def _snapshot(files: Files, directory: str, offsets: list[int], now_ms: int) -> 
 
 
 def replayed(files: Files, directory: str, segments: Sequence[Segment], now_ms: int) -> ProducerState:
-    """Restore a truncated log's producers from snapshot and later headers."""
     names = [name.removesuffix(SNAPSHOT) for name in files.list(directory) if name.endswith(SNAPSHOT)]
     producers, start = _snapshot(files, directory, sorted(int(name) for name in names if name.isdigit()), now_ms)
     for segment in segments:

@@ -144,7 +144,6 @@ class Segment:
             raise
 
     def _note(self, header: BatchHeader, position: int, interval: int) -> None:
-        """Index a batch; a failure changes only the files."""
         last, newest, holder = header.last_offset, self._max_timestamp, self._max_timestamp_offset
         if header.max_timestamp > newest:
             newest, holder = header.max_timestamp, last
@@ -154,7 +153,6 @@ class Segment:
         self.next_offset = last + 1
 
     def full(self, more_bytes: int, last_offset: int, config: LogConfig) -> bool:
-        """Whether this batch requires a new segment."""
         return (
             self.size + more_bytes > config.segment_bytes
             or last_offset - self.base_offset > OFFSETS_MAX
@@ -162,7 +160,6 @@ class Segment:
         )
 
     def finish(self) -> None:
-        """Write the last entry of the time index, before a roll."""
         self.indexes.note_time(self._max_timestamp, self._max_timestamp_offset)
 
     # Looking up

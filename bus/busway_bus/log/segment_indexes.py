@@ -75,7 +75,6 @@ class SegmentIndexes:
         self._bytes_since_entry += size_bytes
 
     def note_time(self, timestamp: int, offset: int) -> None:
-        """Add an entry to the time index, if later than the last."""
         if timestamp > self._indexed_timestamp:
             self._time_file.append([self._times.pack(timestamp, offset - self._base_offset)])
             self._times.count += 1
@@ -127,14 +126,12 @@ class SegmentIndexes:
             number, step = number - step, step * 2
 
     def last_batch(self, *, wait: bool = True) -> Entry | None:
-        """Return (last offset, position) of the last indexed batch."""
         if not self._offsets.count:
             return None
         relative, position = self._offsets.entry(self._offsets.count - 1, _reader(self._offset_file, wait=wait))
         return self._base_offset + relative, position
 
     def last_time(self) -> Entry | None:
-        """Return the last (largest timestamp, offset of its record)."""
         if not self._times.count:
             return None
         timestamp, relative = self._times.entry(self._times.count - 1, self._time_file.read)

@@ -314,7 +314,6 @@ class LogStore:
         return directories
 
     def undeleted(self, removed: Sequence[RemovedLog]) -> list[RemovedLog]:
-        """Return the partitions of a failed `delete` that still own their directory."""
         return [partition for partition in removed if self._owner(directory_of(partition.key)) == partition.topic_id]
 
     def _owner(self, directory: str) -> UUID | None:

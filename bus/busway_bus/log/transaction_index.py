@@ -77,7 +77,6 @@ class TransactionIndex:
             self._file.truncate(0)
 
     def check(self, base_offset: int, next_offset: int, *, whole: bool) -> None:
-        """Check the file size, and all entries if `whole`."""
         if self._file is None:
             return
         if self._file.size != self.count * ENTRY.size:

@@ -105,7 +105,6 @@ class Quorum:
 
     @property
     def leader_id(self) -> int:
-        """The leader of this epoch, -1 if unknown."""
         return self.replica.election.leader_id
 
     @property
@@ -432,7 +431,6 @@ class Quorum:
         return error
 
     def _check_leader(self, leader_id: int, epoch: int, now_ms: int) -> ErrorCode:
-        """Handle a leader's announcement of itself."""
         if epoch < self.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if leader_id < 0 or not self.replica.seen(epoch, leader_id, now_ms):

@@ -32,7 +32,6 @@ class Download:
         return self.position == self.size
 
     def received(self, part: PartitionSnapshot) -> SnapshotPart | None:
-        """Accept the next part; None if it is another, or none of this snapshot."""
         content = part.unaligned_records
         snapshot = SnapshotId(part.snapshot_id.end_offset, part.snapshot_id.epoch)
         if self.complete or snapshot != self.snapshot or part.position != self.position:

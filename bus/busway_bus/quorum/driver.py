@@ -273,7 +273,6 @@ class QuorumDriver:
         self._do(ready)
 
     def _do(self, ready: Ready) -> None:
-        """Carry out a `Ready` after those in progress."""
         self._readies.append(ready)
         if self._carrying_out:
             return
@@ -299,7 +298,6 @@ class QuorumDriver:
                 self._reply(message)
 
     def _notify_role(self) -> None:
-        """Notify the owner of a leadership that ended or began."""
         assert self._owner is not None
         epoch = self.core.epoch if self.leading else NOBODY
         if epoch == self._led_epoch:

@@ -34,7 +34,6 @@ class FetchAnswers:
         return self._replica.log
 
     def asked_for_records(self, request: Request, body: FetchRequest, now_ms: int) -> None:
-        """Answer a fetch, or hold it while there is nothing new."""
         asked, replica = body.topics[0].partitions[0], wire.fetching_replica(body)
         if error := self._fetch_refusal(body, replica):
             self._reply(request, self._replica.fetch_error(error))
@@ -66,7 +65,6 @@ class FetchAnswers:
         return self._leader_refusal(asked.current_leader_epoch)
 
     def _leader_refusal(self, epoch: int) -> ErrorCode:
-        """Return the error of a request for the leader of `epoch`."""
         if epoch < self._replica.election.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if epoch > self._replica.election.epoch:
@@ -89,7 +87,6 @@ class FetchAnswers:
         self._reply(request, answer, part)
 
     def reply_to_fetch(self, request: Request) -> None:
-        """Answer a fetch as the leader; the driver adds the records."""
         leadership, body = self._replica.leadership, request.body
         assert leadership is not None
         assert isinstance(body, FetchRequest)

@@ -90,7 +90,6 @@ class Leadership:
             self._quorum_seen(now_ms)
 
     def has_lost_its_majority(self, now_ms: int) -> bool:
-        """Whether a majority has not fetched for too long."""
         return len(self._voters) > 1 and now_ms >= self.quorum_until_ms
 
     def voters_to_notify(self, now_ms: int) -> tuple[int, ...]:
@@ -127,7 +126,6 @@ class Leadership:
         self._proposals.append(proposal)
 
     def decided(self) -> tuple[Proposal, ...]:
-        """Take the committed proposals, in order, once each."""
         committed = []
         while (
             self._proposals and self.high_watermark is not None and self._proposals[0].last_offset < self.high_watermark

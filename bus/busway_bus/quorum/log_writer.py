@@ -141,7 +141,6 @@ class LogWriter:
                 asyncio.get_running_loop().call_soon(self._persisted, write.number)
 
     def withdraw(self, offset: int) -> None:
-        """Drop queued batches from `offset` on."""
         for write in self._queue:
             write.changes = deque(
                 change
@@ -150,7 +149,6 @@ class LogWriter:
             )
 
     async def close(self) -> None:
-        """Stop writing; a save in progress completes."""
         self._closed = True
         if self._retry is not None:
             self._retry.cancel()
@@ -237,7 +235,6 @@ class LogWriter:
             self.problem = None
 
     def _failed(self, problem: OSError) -> None:
-        """Schedule a retry, and report what is not in the log."""
         if self.problem is None:
             logger.error("%s cannot be written, and is tried again: %s", self._log.directory, problem)
         self.problem = problem

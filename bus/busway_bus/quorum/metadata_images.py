@@ -125,13 +125,11 @@ class MetadataImages:
         self.resume()
 
     def resume(self) -> None:
-        """Start the publisher if there is something to publish."""
         behind = self.loading or self._changes or self.covered.end_offset < self.committed
         if self.publisher is None and not self.broken and behind:
             self.publisher = asyncio.ensure_future(self._publish())
 
     async def _publish(self) -> None:
-        """Follow one change after the other; send their callers the replies."""
         try:
             while (change := await self._loaded() if self.loading else self._next()) is not None:
                 if change.delta is not None and change.image is not None:
@@ -211,7 +209,6 @@ class MetadataImages:
                 logger.exception("a change of the metadata could not be followed on a mistake of this broker")
 
     def _install(self, change: Change) -> None:
-        """Publish a change that was followed."""
         if change.image is not None:
             self.image = change.image
         if change.end_offset > self.covered.end_offset:

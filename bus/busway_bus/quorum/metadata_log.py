@@ -174,7 +174,6 @@ class MetadataLog:
         return await reply
 
     async def drain(self) -> None:
-        """Wait until all commands are carried out."""
         while True:
             tasks = [task for task in (self._writer, self.images.publisher, self._snapshotting) if task is not None]
             if tasks:
@@ -187,12 +186,10 @@ class MetadataLog:
                 return
 
     def _go_on(self) -> None:
-        """Start the writer if it has commands and an image."""
         if self._writer is None and self._commands and self._newest is not None:
             self._writer = asyncio.ensure_future(self._write())
 
     async def _write(self) -> None:
-        """Decide and append the commands in order, without waiting for the disk."""
         try:
             while self._commands and self._newest is not None:
                 command = self._commands.popleft()
@@ -307,7 +304,6 @@ class MetadataLog:
         self._settle()
 
     def committed(self, offset: int) -> None:
-        """Publish the decisions up to this offset, in order."""
         self.images.committed = max(self.images.committed, offset)
         while self._undecided and self._undecided[0].change.end_offset <= self.images.committed:
             change = self._undecided.popleft().change
@@ -321,7 +317,6 @@ class MetadataLog:
         self.images.load(self._snapshots.read_newest)
 
     def _settle(self) -> None:
-        """Wake the callers of `drain` if nothing is undecided."""
         if not self._undecided:
             settled, self._settled = self._settled, []
             for waiter in settled:
@@ -333,7 +328,6 @@ class MetadataLog:
         self.maintain()
 
     def _catch_up(self) -> None:
-        """Decide on the published image once it has all records of earlier epochs."""
         if self._epoch >= 0 and self._newest is None and self.images.covered.end_offset >= self._leads_from:
             self._newest = self._committed_image = self.image
             self._go_on()
@@ -353,13 +347,11 @@ class MetadataLog:
 
     @property
     def _expendable(self) -> bool:
-        """Whether the oldest snapshot, or the log before it, is expendable."""
         if self.images.loading:
             return False
         return self._snapshots.expendable(self._log.size_bytes, self._log.start_offset, self._wall_ms())
 
     async def _delete(self) -> None:
-        """Delete expendable snapshots, and the log before the oldest."""
         while self._expendable:
             self._snapshots.forget_oldest()
             self._log.advance_start(self._snapshots.ids[0].offset, self._wall_ms())
@@ -368,7 +360,6 @@ class MetadataLog:
         await off_loop(functools.partial(self._log.remove_deleted, self._wall_ms()))
 
     async def _snapshot(self) -> None:
-        """Write a snapshot if one is due, and delete what is expendable."""
         try:
             if not self._due:
                 await self._delete()

@@ -134,7 +134,6 @@ class MetadataSnapshots:
         return more > self._limits.bytes_max or 0 < self._limits.interval_ms <= now_ms - self._last_ms
 
     async def take(self, image: ClusterImage, point: LogPoint, now_ms: int) -> bool:
-        """Write a snapshot in other threads by batches; return success."""
         snapshot = SnapshotId(point.end_offset, point.epoch)
         path = f"{self._directory}/{snapshot.name}"
         try:
@@ -185,7 +184,6 @@ class MetadataSnapshots:
         self.sizes = {snapshot: self.sizes[snapshot] for snapshot in kept}
 
     def date(self, snapshot: SnapshotId) -> None:
-        """Read how old a snapshot is."""
         self._dated[snapshot] = last_contained_ms(self.read(snapshot, 0, _HEADER_BYTES) or b"")
 
     def expendable(self, log_bytes: int, log_start: int, now_ms: int) -> bool:

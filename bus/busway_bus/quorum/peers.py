@@ -59,7 +59,6 @@ class _Line:
                 self._busy = False
 
     def close(self) -> None:
-        """Close the connection, which ends a pending request."""
         connection, self._connection = self._connection, None
         self._busy = False
         if connection is not None:

@@ -75,7 +75,6 @@ class Followers:
         return (progress.end_offset for progress in self.voters.values())
 
     def by_offset(self) -> tuple[int, ...]:
-        """Return the other voters, highest end offset first."""
         return tuple(sorted(self.voters, key=lambda node_id: (-self.voters[node_id].end_offset, node_id)))
 
     def silent(self, now_ms: int, for_ms: int) -> tuple[int, ...]:

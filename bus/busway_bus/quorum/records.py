@@ -37,7 +37,6 @@ class LeaderChangeMessage:
 
 
 def leader_change(leader_id: int, voters: Iterable[int], granting: Iterable[int], timestamp_ms: int) -> bytes:
-    """Build the control batch that begins an epoch."""
     value = LeaderChangeMessage(
         version=_VERSION,
         leader_id=leader_id,

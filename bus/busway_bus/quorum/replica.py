@@ -145,7 +145,6 @@ class Replica:
         self.move(Event.WOULD_WIN, now_ms, self.election.in_epoch(self.election.epoch + 1).voting_for(self.me))
 
     def give_up_standing(self, now_ms: int) -> None:
-        """End a pre-vote that was lost or timed out."""
         remembered = self.election.leader_id != NOBODY
         self.move(Event.LEADER_REMEMBERED if remembered else Event.TIMED_OUT, now_ms)
 
@@ -185,7 +184,6 @@ class Replica:
         self.to_tell = {voter for voter in self.voters.ids if voter != self.me.id} if resigned else set()
 
     def _stop_leading(self) -> None:
-        """Discard undecided proposals; answer fetches with NOT_LEADER_OR_FOLLOWER."""
         assert self.leadership is not None
         leadership, self.leadership = self.leadership, None
         self.outbox.discard(leadership.undecided())
@@ -195,13 +193,11 @@ class Replica:
             self.outbox.send(Reply(waiter=fetch.request.waiter, body=answer))
 
     def _not_leading(self, reply: Reply) -> QuorumResponse:
-        """Build the response instead of one that would read the log or a snapshot."""
         if isinstance(reply.read, ReadSnapshot):
             return snapshot_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.election)
         return self.fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def fetch_error(self, error: ErrorCode) -> FetchResponse:
-        """Build an error response to a fetch, with the known leader."""
         return wire.fetch_response(error, self.election, log_start_offset=self.log.start_offset)
 
     # The log
@@ -306,7 +302,6 @@ class Replica:
         return True
 
     def persisted(self, number: int) -> None:
-        """Handle the completion of all writes up to `number`."""
         flushed_offset = self.outbox.flushed_by(number)
         if flushed_offset is not None:
             self.log.flushed(flushed_offset)

@@ -22,7 +22,6 @@ class Requests:
         self._next = 0
 
     def may_send(self, node_id: int, now_ms: int) -> bool:
-        """Whether the node has no request in flight and no backoff."""
         return node_id not in self._flights and self._backing_off.get(node_id, now_ms) <= now_ms
 
     @property
@@ -30,7 +29,6 @@ class Requests:
         return bool(self._flights)
 
     def sent(self, node_id: int, now_ms: int) -> int:
-        """Record a request; return its correlation id."""
         assert node_id not in self._flights, f"a request to node {node_id} is under way"
         self._next += 1
         self._flights[node_id] = _Flight(self._next, now_ms + self.timeout_ms)
@@ -63,7 +61,6 @@ class Requests:
         return self._backing_off.get(node_id, now_ms) > now_ms
 
     def wake_ms(self, now_ms: int) -> int | None:
-        """Return when a time-out or backoff ends next."""
         times = [flight.until_ms for flight in self._flights.values()]
         times += [until for node_id, until in self._backing_off.items() if until > now_ms]
         return min(times, default=None)

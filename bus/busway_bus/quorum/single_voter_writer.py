@@ -36,7 +36,6 @@ class SingleVoterWriter:
         return self._log.end_offset
 
     def begin(self, owner: Owner) -> None:
-        """Commit the whole log, and start to lead."""
         self._owner, self.leading = owner, True
         self._committed = self._log.end_offset
         owner.committed(self._committed)

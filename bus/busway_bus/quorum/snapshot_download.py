@@ -73,7 +73,6 @@ class SnapshotDownload:
         self._files.sync_directory(self._directory)
 
     def discard(self) -> None:
-        """Delete an unfinished file."""
         self._close()
         if self._snapshot is not None:
             self._files.remove(self._path(self._snapshot, PART))

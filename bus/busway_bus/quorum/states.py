@@ -109,7 +109,6 @@ class Election:
         return None if self.voted_id == NOBODY else ReplicaKey(self.voted_id, self.voted_directory_id)
 
     def in_epoch(self, epoch: int) -> "Election":
-        """Return the election of a later epoch, without leader and vote."""
         assert epoch > self.epoch, f"epoch {epoch} does not follow on {self.epoch}"
         return Election(epoch=epoch)
 

@@ -54,12 +54,10 @@ class Ballot:
 
     @property
     def unanswered(self) -> tuple[int, ...]:
-        """Voters without a response, ascending."""
         return tuple(voter for voter in self.voters if voter not in self.granted and voter not in self.rejected)
 
     @property
     def result(self) -> BallotResult:
-        """The outcome by majority."""
         needed = majority(len(self.voters))
         if len(self.granted) >= needed:
             return BallotResult.WON
@@ -67,5 +65,4 @@ class Ballot:
 
     @property
     def is_lost(self) -> bool:
-        """Whether a majority can no longer be reached."""
         return self.result is BallotResult.LOST

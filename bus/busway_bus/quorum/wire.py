@@ -65,7 +65,6 @@ def is_addressed(voter_id: int, directory_id: UUID, me: ReplicaKey) -> bool:
 
 
 def refused(request: QuorumRequest, error: ErrorCode) -> QuorumResponse:
-    """Build the response to a request that is not for this log."""
     match request:
         case VoteRequest():
             return VoteResponse(error_code=error, topics=[])
@@ -80,7 +79,6 @@ def refused(request: QuorumRequest, error: ErrorCode) -> QuorumResponse:
 
 
 def of_another_log(request: QuorumRequest) -> QuorumResponse:
-    """Build the response to a request for another partition."""
     if isinstance(request, FetchSnapshotRequest) and _is_single(request):
         topic, partition = request.topics[0].name, request.topics[0].partitions[0].partition
         unknown = Election(epoch=0, leader_id=NOBODY)
@@ -110,7 +108,6 @@ def is_for_this_log(request: QuorumRequest) -> bool:
 def vote_request(
     cluster_id: str | None, voter: ReplicaKey, me: ReplicaKey, epoch: int, log: LogView, *, pre_vote: bool
 ) -> VoteRequest:
-    """Ask a voter for its vote in `epoch`, or for its pre-vote."""
     partition = VotePartition(
         partition_index=PARTITION,
         replica_epoch=epoch,

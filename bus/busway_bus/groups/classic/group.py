@@ -207,7 +207,6 @@ class ClassicGroup(ClassicView):
     # Heartbeats and leaving
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: int) -> ErrorCode:
-        """Extend a session; REBALANCE_IN_PROGRESS if the member must rejoin."""
         error = self.check_member(member_id, instance_id, generation)
         if error is not ErrorCode.NONE:
             return error
@@ -259,7 +258,6 @@ class ClassicGroup(ClassicView):
         return min((moment for moment in timers if moment is not None), default=None)
 
     def tick(self, now: int) -> Decision[None]:
-        """Expire members and end waits that are due."""
         expired = dict.fromkeys(self.roster.expire(now))
         if self._unsynced and self._sync_deadline_ms is not None and self._sync_deadline_ms <= now:
             expired |= dict.fromkeys(sorted(self._unsynced))

@@ -51,7 +51,6 @@ class Member:
 
     @property
     def parked(self) -> bool:
-        """Whether it has a pending request."""
         return self.join is not None or self.sync is not None
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -89,7 +88,6 @@ class Member:
 
     @classmethod
     def restored(cls, written: MemberMetadata, protocol: str | None, now: int) -> "Member":
-        """Make the member of a record; its session starts now."""
         return cls(
             member_id=written.member_id,
             instance_id=written.group_instance_id,

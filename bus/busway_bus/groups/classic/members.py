@@ -71,7 +71,6 @@ class Roster:
             self._static[member.instance_id] = member.member_id
 
     def remove(self, member_id: str) -> Member:
-        """Remove a member without a pending request."""
         member = self.members.pop(member_id)
         assert not member.parked, member_id
         self._count_protocols(member, -1)
@@ -109,7 +108,6 @@ class Roster:
         return self._sessions.earliest()
 
     def expire(self, now: int) -> list[str]:
-        """Return the members whose session expired; remove expired handed-out ids."""
         expired: list[str] = []
         for member_id in self._sessions.due(now):
             member = self.members.get(member_id)
@@ -185,7 +183,6 @@ class Roster:
     # Group-wide
 
     def memory_without(self) -> GroupMemory:
-        """Return the memory of all groups without this one's."""
         return self._usage.without()
 
     @property
@@ -223,7 +220,6 @@ class Roster:
         return {name for name, speakers in self._speakers.items() if speakers == len(self.members) > 0}
 
     def speak(self, protocols: Sequence[tuple[str, bytes]]) -> bool:
-        """Whether all members support a protocol; without members any suffices."""
         if not self.members:
             return bool(protocols)
         return any(self._speakers[name] == len(self.members) for name, _ in protocols)

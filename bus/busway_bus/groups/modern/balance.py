@@ -47,7 +47,6 @@ class Plan:
 
 
 def is_small(members: Iterable[ConsumerMember], matches: Matches, topics: Topics, at_once: int) -> bool:
-    """Whether the members' topics and partitions number at most `at_once`."""
     left = at_once
     sets: set[frozenset[str]] = set()
     for member in members:

@@ -161,7 +161,6 @@ class ConsumerGroup(ConsumerTarget):
     def _next_epoch(
         self, member: ConsumerMember, updated: ConsumerMember, records: list[Change], *, raise_it: bool
     ) -> int:
-        """Return the epoch, raised after changed subscriptions or topics."""
         inputs, seen_epoch = self._seen
         if not raise_it and inputs is self._topics.hash_inputs and self.epoch >= seen_epoch:
             return self.epoch
@@ -219,7 +218,6 @@ class ConsumerGroup(ConsumerTarget):
         return reads
 
     def _taken_by_another(self, member: ConsumerMember) -> Callable[[UUID, int], bool]:
-        """Return whether a member, except a static predecessor, owns a partition."""
         held = self.static_member(member.instance_id)
         own_ids = {member.member_id, held.member_id if held is not None else member.member_id}
 

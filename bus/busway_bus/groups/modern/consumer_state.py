@@ -96,7 +96,6 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         return super().reads(topic) or topic in self.by_regex
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """Return a member's topics, with resolved matches."""
         resolution = self.resolved.get(member.regex or "")
         if resolution is None:
             return member.topics
@@ -147,7 +146,6 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         self._watch_revocation(before, member, now)
 
     def session_timeout_ms(self, member: ConsumerMember) -> int:
-        """Return a session timeout; classic members set their own."""
         return self.settings.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
 
     def _count(self, member: ConsumerMember, by: int) -> None:
@@ -241,7 +239,6 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         return min((moment for moment in moments if moment is not None), default=None)
 
     def overdue(self, now: int) -> list[str]:
-        """Return members with expired session or revocation timeout."""
         late = dict.fromkeys([*self.expired(now), *self._revocations.late(now, self.members)])
         return [member_id for member_id in late if member_id in self.members]
 

@@ -32,7 +32,6 @@ class ConsumerTarget(ConsumerView):
         self._planned = False
 
     def preferred_assignor(self, members: Iterable[ConsumerMember]) -> str:
-        """Return the assignor that most members prefer, else the broker's first."""
         votes: dict[str, int] = {}
         for member in members:
             if member.assignor is not None:
@@ -138,7 +137,6 @@ def plan_of(groups: Mapping[str, Group], group_id: str, now: int) -> Plan | None
 def write_part(
     groups: Mapping[str, Group], plan: Plan, part: Mapping[str, Assignment], now: int, *, last: bool
 ) -> Decision[bool]:
-    """Store a part of a plan, if its group still exists."""
     group = plan.group
     if not isinstance(group, ConsumerTarget) or groups.get(group.group_id) is not group:
         return Decision(reply=False)

@@ -52,7 +52,6 @@ class Topics:
         return self._image().names.get(topic_id)
 
     def among(self, names: AbstractSet[str]) -> list[TopicImage]:
-        """Return the existing topics of these names, ordered by name."""
         return sorted(self.each(names), key=attrgetter("name"))
 
     def each(self, names: AbstractSet[str]) -> Iterator[TopicImage]:

@@ -225,14 +225,12 @@ class ShareGroup(ModernGroup[ShareMember]):
     # Offsets, which share groups do not commit
 
     def check_commit(self, committer: Committer, now: int) -> PlaceCheck | None:
-        """Refuse it: GROUP_ID_NOT_FOUND."""
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{self.group_id} is a share group, which commits no offsets")
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """Allow the fetch: without offsets it is no error, as in Kafka."""
 
     def check_offset_delete(self) -> None:
-        """Refuse it: GROUP_ID_NOT_FOUND."""
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{self.group_id} is a share group, which commits no offsets")
 
     def ages_from(self, topic: str, committed: CommittedOffset) -> int | None:

@@ -170,7 +170,6 @@ def _counts(group: ShareGroup, updated: ShareMember) -> Mapping[str, int]:
 
 
 def _group_epoch(group: ShareGroup, updated: ShareMember, records: list[Change], *, changed: bool) -> tuple[int, bool]:
-    """Return the epoch, raised if a new target assignment is needed."""
     bump = changed or (group.target_epoch >= group.epoch and _unassigned(group))
     inputs = group.topics.hash_inputs
     if not bump and group.seen is inputs:
@@ -245,7 +244,6 @@ def _settled(
     *,
     changed: bool,
 ) -> ShareMember:
-    """Return the member with its target assignment, limited to its topics."""
     if updated.epoch == target_epoch and not changed:
         return updated
     reads = group.topics.ids_of(updated.topics)

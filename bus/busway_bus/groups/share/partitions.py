@@ -61,7 +61,6 @@ def begun(group: ShareGroup, topics: Named) -> Change:
 
 
 def not_begun(group: ShareGroup, topics: Named) -> tuple[Change, ...]:
-    """Remove partitions whose initialization failed."""
     now = group.partitions
     if not now.initializing:
         return ()
