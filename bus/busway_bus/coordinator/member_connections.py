@@ -70,8 +70,6 @@ class _LastRequest:
 class MemberConnections:
     """The connections of all dynamic members of this node's groups.
 
-    At most `MEMBERS_PER_CONNECTION_MAX` members per connection. Further ones keep their sessions, with a warning.
-
     Args:
         grace_ms: `group.disconnect.grace.ms`; 0 fences no member.
         now: monotonic, in ms.

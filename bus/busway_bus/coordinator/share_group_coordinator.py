@@ -57,9 +57,6 @@ class ShareGroups:
     """All share groups of this node.
 
     Methods raise KafkaError if the coordinator is elsewhere, is loading or cannot write.
-
-    Args:
-        setting: a group's effective setting.
     """
 
     def __init__(

@@ -61,8 +61,7 @@ class TransactionalRuntime(Runtime[T]):
     async def end_transaction(self, partition: int, marker: EndTransaction) -> None:
         """Write and apply a marker; return once durable. A repeated one changes nothing.
 
-        Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
         loaded = self._find(partition)
         try:

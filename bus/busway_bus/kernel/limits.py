@@ -185,7 +185,7 @@ GROUP_BYTES_MAX: Final = 16 * 1024 * 1024
 """Members of one group: the leader gets all in one response."""
 
 MEMBER_BYTES: Final = 1024
-"""A member without the data that it sends."""
+"""Without the data that it sends."""
 
 NAME_BYTES: Final = 176
 """A topic's name without its letters: string, places in up to six sets, count."""
@@ -201,10 +201,10 @@ TRANSACTIONS_BYTES_MAX: Final = 64 * 1024 * 1024
 """All transactional ids of a node: 100,000, of one host 50,000 (`fair_share`). Kafka has no bound."""
 
 TRANSACTION_BYTES: Final = 512
-"""A transactional id without its name and partitions."""
+"""Without its name and partitions."""
 
 TRANSACTION_PARTITION_BYTES: Final = 128
-"""A partition of an open transaction."""
+"""Of an open transaction."""
 
 TRANSACTION_PARTITIONS_MAX: Final = 10_000
 """Partitions of one transaction: each of its records has all."""
@@ -274,16 +274,16 @@ OFFSETS_BYTES_MAX: Final = 64 * 1024 * 1024
 new groups, kept for seven days by default. A replay may exceed it; an existing offset can always be updated."""
 
 GROUP_BYTES: Final = 2048
-"""A group without members and offsets."""
+"""Without members and offsets."""
 
 OFFSET_BYTES: Final = 384
-"""A committed offset, with short metadata."""
+"""With short metadata."""
 
 PENDING_OFFSETS_BYTES_MAX: Final = 64 * 1024 * 1024
 """Offsets in open transactions; of one host half (`fair_share`): 50,000 partitions."""
 
 PENDING_OFFSET_BYTES: Final = 512
-"""A pending offset without its names."""
+"""Without its names."""
 
 RECORDS_PER_OWN_BATCH_MAX: Final = 1_000
 """Records in a coordinator's batch: it must stay fetchable."""
@@ -302,7 +302,7 @@ IDLE_PRODUCERS_KEPT_MS: Final = 15 * 60_000
 """Retention of idle producers while half of that is used. Clients retry for two minutes by default."""
 
 PRODUCER_BYTES: Final = 512
-"""A producer with its last five batches."""
+"""With its last five batches."""
 
 VERIFICATION_BYTES: Final = 256
 """One of `VERIFICATIONS_MAX`."""
@@ -335,7 +335,7 @@ SHARE_STATES_BYTES_MAX: Final = 64 * 1024 * 1024
 """All share states of a node's share coordinator; Kafka has no bound."""
 
 SHARE_STATE_BYTES: Final = 1024
-"""A share partition without its group's name and batches."""
+"""Without its group's name and batches."""
 
 SHARE_STATE_BATCH_BYTES: Final = 160
 

@@ -47,9 +47,7 @@ class NodeListeners(NamedTuple):
     """The listeners of one node.
 
     Attributes:
-        broker: none on a node that is a controller alone.
-        controller: in the order of `controller.listener.names`; may be none on a broker.
-        advertised: addresses for clients, of listeners of either kind.
+        broker, controller, advertised: see `BrokerConfig`.
     """
 
     broker: tuple[Endpoint, ...]

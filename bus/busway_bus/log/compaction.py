@@ -192,6 +192,7 @@ def _empty(header: BatchHeader) -> bytes:
 
 
 def _rebuilt(header: BatchHeader, records: Sequence[Record], until: int | None) -> bytes:
+    """Build the batch with `records`. A delete horizon replaces the base timestamp."""
     base_timestamp = records[0].timestamp if until is None else until
     body = bytearray()
     for record in records:

@@ -144,6 +144,7 @@ class OsFile(Pooled):
             self._pool.give(self)
 
     def read_now(self, position: int, size: int) -> bytes:
+        """As `OsLoan.read_now`, but a shorter file is no error."""
         descriptor = self._take()
         data = bytearray(min(size, max(0, self.size - position)))
         try:

@@ -50,7 +50,6 @@ class PartitionLog:
     Attributes:
         flushed_offset: end of what is on disk.
         was_cut: a damaged or torn end was cut off at opening.
-        kept: see `SideFiles`.
     """
 
     def __init__(
@@ -373,6 +372,7 @@ class PartitionLog:
         return closed if unstable is None else tuple(segment for segment in closed if segment.next_offset <= unstable)
 
     def swap_in(self, old: Sequence[Segment], new: Segment, now_ms: int) -> bool:
+        """Replace consecutive segments by `new`. False if they were deleted."""
         if self.closed or old[0] not in self._segments:
             return False
         at = self._segments.index(old[0])

@@ -27,7 +27,6 @@ class Ended(NamedTuple):
     """A transaction ended by a marker.
 
     Attributes:
-        last_offset: of the marker.
         last_stable_offset: start of the oldest open transaction, else the offset after the marker.
     """
 

@@ -144,6 +144,7 @@ class Segment:
             raise
 
     def _note(self, header: BatchHeader, position: int, interval: int) -> None:
+        """Index a batch; a failure changes only the files."""
         last, newest, holder = header.last_offset, self._max_timestamp, self._max_timestamp_offset
         if header.max_timestamp > newest:
             newest, holder = header.max_timestamp, last

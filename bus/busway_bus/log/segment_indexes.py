@@ -132,6 +132,7 @@ class SegmentIndexes:
         return self._base_offset + relative, position
 
     def last_time(self) -> Entry | None:
+        """Return the last (largest timestamp, offset of its record)."""
         if not self._times.count:
             return None
         timestamp, relative = self._times.entry(self._times.count - 1, self._time_file.read)

@@ -32,7 +32,6 @@ class Figures:
         topics: counts of each topic in the order of `names.TOPIC_COUNTS`; empty beyond `METRICS_TOPICS_MAX`.
         totals: the same of all topics, deleted ones included.
         logs: by topic and partition, in the order of `names.LOG_GAUGES`; empty beyond `METRICS_PARTITIONS_MAX`.
-        requests: by name and version.
         durations: number and milliseconds by name.
         connections: by listener.
         groups: by protocol and state.

@@ -40,7 +40,6 @@ class Monitoring:
     """The application.
 
     Args:
-        node: services of the node.
         state: its `BrokerState`.
         connections: numbers of open connections by listener.
     """

@@ -79,8 +79,6 @@ class QuorumDriver:
         partition_log: the metadata log; it has no other writer.
         truncate: truncates it, and the checkpoints of its length on disk.
         restart: removes all its records; it then begins at the given offset.
-        snapshots: its snapshots on disk.
-        download: the file of a snapshot that is fetched.
         on_lost: called when this node must stop: its committed records differ from its leader's.
     """
 
@@ -348,7 +346,7 @@ class QuorumDriver:
     def _refused(self, problem: KafkaError) -> None:
         """Withdraw this node's proposals that are not in the log.
 
-        No other node has seen them. After a failed sync the outcome of all is unknown.
+        After a failed sync the outcome of all is unknown.
         """
         assert self._owner is not None
         leadership = self.core.replica.leadership

@@ -33,7 +33,6 @@ class Leadership:
 
     Attributes:
         epoch_start_offset: end of the log when the epoch began.
-        followers: progress of the other replicas.
         high_watermark: None until a record of this epoch is on a majority. An earlier epoch's is not sent, so that it
             never seems to fall.
         waiting: held fetches, at most one for each replica.

@@ -37,9 +37,7 @@ class LogView:
 
     Attributes:
         start_offset: of the first record; earlier ones are in `snapshot`.
-        end_offset: of the next record.
         flushed_offset: records below it are on disk.
-        epochs: the start offset of each epoch.
         snapshots: sizes in bytes of the complete ones, oldest first. All are of committed records, and the log begins
             at or before the oldest.
     """

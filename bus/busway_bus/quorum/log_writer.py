@@ -51,9 +51,7 @@ class LogWriter:
     """Writes one metadata log and its election.
 
     Args:
-        truncate: truncates the log, and the checkpoints of its length on disk.
-        restart: removes all records of the log, which then begins at the given offset.
-        download: the file of a downloaded snapshot.
+        truncate, restart: see `QuorumDriver`.
         downloaded: called with the last part and whether the file is intact.
         installed: called when a snapshot has replaced the log.
         persisted: called with the number up to which all is on disk; never while `write` runs.

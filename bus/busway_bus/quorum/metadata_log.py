@@ -62,8 +62,7 @@ class MetadataLog:
     `writer` makes the writer of a quorum with several voters; without it this node is alone.
 
     Raises:
-        CorruptLog: the log is damaged; without it the topics are unknown.
-        WrongDirectory: the log does not belong to the topics in this directory.
+        CorruptLog, WrongDirectory: as of `MetadataStore`.
     """
 
     def __init__(
@@ -126,11 +125,11 @@ class MetadataLog:
         return self.writer.end_offset
 
     async def subscribe(self, follow: Follower) -> None:
-        """Call `follow` with the current image now, and with each new one."""
+        """As `MetadataImages.subscribe`."""
         await self.images.subscribe(follow)
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Call `watcher` after each new `image`, before the caller's reply."""
+        """As `MetadataImages.watch`."""
         self.images.watch(watcher)
 
     def allow_snapshots(self, undeleted: Callable[[], bool]) -> None:
@@ -153,8 +152,6 @@ class MetadataLog:
 
     async def run(self, decide: Callable[[ClusterImage], Decision[R]]) -> R:
         """Decide on the newest image, commit and publish; return the reply.
-
-        The caller may be cancelled at any time: the command is carried out all the same.
 
         Raises:
             KafkaError: of `decide`; KAFKA_STORAGE_ERROR; REQUEST_TIMED_OUT while too many commands wait; NOT_CONTROLLER if
@@ -313,7 +310,7 @@ class MetadataLog:
         self._settle()
 
     def loaded(self, snapshot: SnapshotId) -> None:
-        """Publish a snapshot that has replaced the log; see `metadata.committing.Owner`."""
+        """See `metadata.committing.Owner`."""
         self.images.load(self._snapshots.read_newest)
 
     def _settle(self) -> None:

@@ -122,10 +122,7 @@ class MetadataSnapshots:
         return delta, snapshot
 
     def due(self, bytes_total: int, now_ms: int) -> bool:
-        """Whether a snapshot is due.
-
-        `bytes_total`: of the log behind the snapshot that the start loaded.
-        """
+        """Whether a snapshot is due; for `bytes_total` see `LogPoint`."""
         if self._last_ms is None:
             self._last_ms = now_ms
         more = bytes_total - self._bytes_covered
@@ -189,7 +186,7 @@ class MetadataSnapshots:
     def expendable(self, log_bytes: int, log_start: int, now_ms: int) -> bool:
         """Whether retention deletes the oldest snapshot, or the log before it.
 
-        As Kafka's `KafkaMetadataLog.maybeClean`; the newest two stay.
+        As Kafka's `KafkaMetadataLog.maybeClean`.
         """
         if len(self.sizes) < KEPT or (len(self.sizes) == KEPT and log_start >= self.ids[0].offset):
             return False

@@ -100,10 +100,7 @@ class MetadataStore:
         return delta, point if all_committed else covered
 
     def _check_place(self, store: LogStore, image: ClusterImage) -> None:
-        """Refuse a directory whose topics this log lacks: all would become strays.
-
-        WrongDirectory: the log is empty beside topics, or was written for another directory.
-        """
+        """Refuse a directory whose topics this log lacks: all would become strays."""
         if not self.log.end_offset and (others := sorted(key for key in store.partitions() if key[0] != TOPIC)):
             raise WrongDirectory(
                 f"there is no metadata log in the data directory, but {others[0][0]}-{others[0][1]}"

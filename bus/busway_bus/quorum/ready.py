@@ -186,9 +186,7 @@ class Ready:
 
     Attributes:
         number: to name in `Persisted` if there is something to write.
-        save: the election, for the file `quorum-state`.
-        append: changes of the log.
-        send: requests and responses to send now.
+        save: for the file `quorum-state`.
         apply: the new high watermark; None if unchanged. Records below it are on a majority's disks, perhaps not yet on
             a leader's own.
         committed: proposals below it, in order.

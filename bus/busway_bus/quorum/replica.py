@@ -48,15 +48,12 @@ class Replica:
     """One replica of the metadata log.
 
     Attributes:
-        me: this node.
         election, role: of the current epoch.
         high_watermark: records below it are committed and may be applied; it never falls. At the start all that a
             snapshot covers is.
-        leadership: state of a leader, else None.
         ballot: votes received, while prospective or candidate.
         deadline_ms: when the time-out of the role expires.
         fetched: the current leader has answered a fetch.
-        download: the snapshot that is being fetched from the current leader.
         to_tell, successors: voters without an acknowledged EndQuorumEpoch, and the preferred successors.
         outbox, requests: pending effects, and requests in flight.
     """

@@ -88,10 +88,7 @@ class SnapshotDownload:
 
 
 def settle(files: Files, directory: str, snapshots: MetadataSnapshots, restart: Callable[[int], None]) -> None:
-    """Delete unfinished files, and complete an interrupted installation, before the log is opened.
-
-    `restart`: removes the log's records; it then begins at the given offset.
-    """
+    """Delete unfinished files, and complete an interrupted installation, before the log is opened."""
     for name in files.list(directory):
         if name.endswith(PART):
             files.remove(f"{directory}/{name}")

@@ -48,7 +48,6 @@ class HeartbeatResult:
 
     Attributes:
         assigned: partitions that the member may read; None if unchanged.
-        unresolved: regular expressions to resolve.
         unassigned: a target assignment must be planned.
     """
 

@@ -55,7 +55,6 @@ class ShareHeartbeatReply:
     Attributes:
         assignment: the partitions to fetch from, None if unchanged.
         state_epoch: for initializing share partitions.
-        initialize: share partitions to initialize now.
     """
 
     member_id: str
