@@ -77,7 +77,6 @@ class ControllerNode:
 
     @property
     def advertised(self) -> Mapping[str, Endpoint]:
-        """The address of each listener, by name."""
         return self._listeners.controller_advertised
 
     @property

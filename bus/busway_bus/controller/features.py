@@ -56,11 +56,6 @@ class UpdateFeatures:
     validate_only: bool = False
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[None]:
-        """Return a record for each level that changes.
-
-        Raises:
-            KafkaError: INVALID_UPDATE_VERSION, for the first refused update.
-        """
         updates = {update.name: update for update in self.updates}
         proposed = {**image.features, **{update.name: update.level for update in updates.values()}}
         for update in updates.values():
@@ -76,7 +71,6 @@ class UpdateFeatures:
 
 
 def _refusal(update: FeatureUpdate, image: ClusterImage, proposed: Mapping[str, int], node_id: int) -> str | None:
-    """Return why an update is refused, in Kafka's words and order."""
     reason = _reason(update, image, proposed, node_id) or _still_set(update, image)
     if reason is not None:
         return f"Invalid update version {update.level} for feature {update.name}. {reason}"
@@ -136,7 +130,6 @@ def _still_set(update: FeatureUpdate, image: ClusterImage) -> str | None:
 
 
 def _supporters(name: str, image: ClusterImage, node_id: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield nodes that must support a level, with theirs; the controller first."""
     yield f"Local controller {node_id}", SUPPORTED.get(name, _TURNED_OFF)
     for broker in image.brokers.values():
         yield f"Broker {broker.node_id}", broker.features.get(name, _TURNED_OFF)

@@ -64,12 +64,10 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """End offset for consumers (exclusive)."""
         return self.state.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
-        """End offset for isolation.level=read_committed (exclusive)."""
         return max(self.state.last_stable_offset, self.log.start_offset)
 
     @property
@@ -118,7 +116,6 @@ class Partition:
         )
 
     def appended(self, info: AppendInfo) -> None:
-        """A batch was appended to the log."""
         if info.began:
             self.state.transaction_began(info.first_offset)
         elif info.ended is not None:

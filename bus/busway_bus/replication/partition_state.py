@@ -135,7 +135,6 @@ class PartitionState:
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Replicas possibly in the ISR, with a pending request's."""
         return frozenset(self.isr if self.in_flight is None else (*self.isr, *self.in_flight.isr))
 
     def acknowledged_offset(self, acks: int) -> int:
@@ -185,7 +184,6 @@ class PartitionState:
         self._find_unstable()
 
     def transaction_began(self, first_offset: int) -> None:
-        """A transaction begins with the batch that is `appended` next."""
         if self.first_open_offset is None:
             self.first_open_offset = first_offset
         if self.first_unstable_offset is None:
@@ -218,7 +216,6 @@ class PartitionState:
         )
 
     def became_leader(self, partition: PartitionImage, now_ms: int) -> Effects:
-        """This node leads, in a new epoch or with another ISR."""
         new = self.role is not Role.LEADER or partition.leader_epoch > self.leader_epoch
         self._moved_to(Event.LEADS, partition)
         if new:
@@ -255,7 +252,6 @@ class PartitionState:
     # The other replicas
 
     def fetched(self, replica: int, offset: int, now_ms: int) -> Effects:
-        """A follower, one of `followers`, fetches from `offset`."""
         self._take(Event.FOLLOWER_FETCHED)
         follower = self.followers[replica]
         follower.fetched(offset, self.log_end_offset, now_ms)
@@ -298,7 +294,6 @@ class PartitionState:
         return self._advance()
 
     def leader_high_watermark(self, high_watermark: int) -> Effects:
-        """Adopt the leader's high watermark, up to the local log end."""
         self._take(Event.LEADER_HIGH_WATERMARK)
         return self._raise(min(high_watermark, self.log_end_offset))
 

@@ -151,7 +151,6 @@ class Connection:
         return bool(self._requests or self._answers) or self._stream.waiting
 
     def idle_since(self, now: float) -> float | None:
-        """Return the loop time of the last activity; None while requests run."""
         self._stream.look(now)
         if self._stream.waiting:
             return max(self.last_active, self._stream.taken_at)
@@ -278,7 +277,6 @@ class Connection:
             self._loop.call_soon(self._write_answers)
 
     def _write_answers(self) -> None:
-        """Write the available responses that are next."""
         self._writing_soon = False
         ready: list[Piece] = []
         size = 0

@@ -40,7 +40,6 @@ class Room:
         return self.used < self.limit or quota is self._turn
 
     def admits(self, quota: "ConnectionQuota") -> bool:
-        """Check that a connection may read, else queue it."""
         if self.has_room(quota):
             return True
         if self._turn is None:
@@ -85,7 +84,6 @@ class RequestMemory:
 
     @property
     def open(self) -> bool:
-        """Whether requests of any size have room."""
         return self.small.used < self.small.limit and self.large.used < self.large.limit
 
 
@@ -108,7 +106,6 @@ class ConnectionQuota:
         self.resume = resume
 
     def update(self, held: int, largest: int) -> None:
-        """Set the bytes held and the size of the largest request."""
         if held == self._held == 0:
             return
         room = None

@@ -57,7 +57,6 @@ class ShareSessions:
         return self._members.get(group_id, 0)
 
     def find(self, group_id: str, member_id: str) -> ShareSession:
-        """Return the session of a member, or raise SHARE_SESSION_NOT_FOUND."""
         session = self._sessions.get((group_id, member_id))
         if session is None:
             raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
@@ -127,5 +126,4 @@ class ShareSessions:
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the next epoch, wrapping to 1."""
     return 1 if epoch == _EPOCH_MAX else epoch + 1

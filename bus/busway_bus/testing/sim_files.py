@@ -195,7 +195,6 @@ class SimFiles:
             self.steps_left -= 1
 
     def check_write(self, size: int) -> None:
-        """Check as `check_disk`, and for room for `size` bytes."""
         self.check_disk()
         self._check_room(size)
 

@@ -91,7 +91,6 @@ class Network:
         return None
 
     def addresses(self, name: Any, port: Any) -> list[Any]:
-        """Resolve a name as `getaddrinfo` does, or raise socket.gaierror."""
         if isinstance(name, bytes):
             name = name.decode()
         host = self.host_of(name)
@@ -128,14 +127,12 @@ class Network:
     # Connecting
 
     def delay(self) -> float:
-        """Draw the delay of one packet, in s."""
         return self.chance.uniform(*self.conditions.delay_s)
 
     def passes(self, sender: Host, receiver: Host) -> bool:
         return not self._silent or (sender.name, receiver.name) not in self._silent
 
     async def connect(self, factory: Callable[[], Any], name: Any, port: Any) -> tuple[SimTransport, Any]:
-        """Open a connection, or raise socket.gaierror or ConnectionRefusedError."""
         process = PROCESS.get(self.loop.world)
         self.addresses(name, port)
         there = self.host_of(name)
@@ -188,7 +185,6 @@ class Network:
     # Faults
 
     def between(self, host: str, peer: str | None = None) -> Iterable[SimTransport]:
-        """Return a host's ends of its connections, with one peer or all."""
         return [
             end
             for end in self._ends
@@ -213,7 +209,6 @@ class Network:
         self.loop.trace.add(self.loop.time(), "network", f"silence {sender}>{receiver}")
 
     def heal(self, sender: str | None = None, receiver: str | None = None) -> None:
-        """End one silence, or all."""
         ended = [pair for pair in self._silent if sender is None or pair == (sender, receiver)]
         for pair in ended:
             del self._silent[pair]

@@ -198,14 +198,12 @@ class TransactionShard:
     # Time: the coordinator calls `timed_out` and `expire` at configured intervals.
 
     def next_deadline(self) -> int | None:
-        """Return None: the runtime's timer is not used."""
         return None
 
     def tick(self, now: int) -> Decision[None]:
         return Decision(reply=None)
 
     def unloaded(self) -> list[Waiter]:
-        """Return no waiters: no request is parked here."""
         return []
 
     # Producers
