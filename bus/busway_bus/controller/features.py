@@ -56,6 +56,11 @@ class UpdateFeatures:
     validate_only: bool = False
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[None]:
+        """Return a record for each level that changes.
+
+        Raises:
+            KafkaError: INVALID_UPDATE_VERSION, for the first refused update.
+        """
         updates = {update.name: update for update in self.updates}
         proposed = {**image.features, **{update.name: update.level for update in updates.values()}}
         for update in updates.values():

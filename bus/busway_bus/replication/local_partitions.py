@@ -122,6 +122,7 @@ class LocalPartitions:
         return self._names.get(topic_id)
 
     def check_online(self, topic_id: UUID) -> None:
+        """Raise KAFKA_STORAGE_ERROR for a topic with offline partitions."""
         offline = [key for key in self._of.get(topic_id, ()) if key in self._offline]
         if offline:
             raise KafkaError(

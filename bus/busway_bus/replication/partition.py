@@ -64,10 +64,12 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
+        """End offset for consumers (exclusive)."""
         return self.state.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
+        """End offset for isolation.level=read_committed (exclusive)."""
         return max(self.state.last_stable_offset, self.log.start_offset)
 
     @property

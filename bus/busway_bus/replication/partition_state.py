@@ -184,6 +184,7 @@ class PartitionState:
         self._find_unstable()
 
     def transaction_began(self, first_offset: int) -> None:
+        """A transaction begins with the batch that is `appended` next."""
         if self.first_open_offset is None:
             self.first_open_offset = first_offset
         if self.first_unstable_offset is None:

@@ -151,6 +151,7 @@ class Connection:
         return bool(self._requests or self._answers) or self._stream.waiting
 
     def idle_since(self, now: float) -> float | None:
+        """Return the loop time of the last activity; None while requests run."""
         self._stream.look(now)
         if self._stream.waiting:
             return max(self.last_active, self._stream.taken_at)

@@ -40,6 +40,7 @@ class Room:
         return self.used < self.limit or quota is self._turn
 
     def admits(self, quota: "ConnectionQuota") -> bool:
+        """Check that a connection may read, else queue it."""
         if self.has_room(quota):
             return True
         if self._turn is None:

@@ -108,6 +108,7 @@ class DeadLetters:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, problem)
 
     def _refusal(self, name: str) -> str | None:
+        """Return why a topic is refused, in Kafka's order."""
         image, prefix = self._image(), self._config.get(PREFIX) or ""
         if name.startswith("__"):
             return f"{name} is a topic of the broker's own; set {TOPIC_NAME} of the group to another"

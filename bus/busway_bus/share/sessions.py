@@ -57,6 +57,7 @@ class ShareSessions:
         return self._members.get(group_id, 0)
 
     def find(self, group_id: str, member_id: str) -> ShareSession:
+        """Return the session of a member, or raise SHARE_SESSION_NOT_FOUND."""
         session = self._sessions.get((group_id, member_id))
         if session is None:
             raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)

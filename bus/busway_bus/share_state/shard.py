@@ -285,6 +285,7 @@ class ShareStateShard:
         return [topic_id for topic_id in self._by_topic if not self._exists(topic_id, 0)]
 
     def forget(self, topic_ids: Collection[UUID], at_most: int) -> Decision[bool]:
+        """Delete at most `at_most` states of topics; reply whether there are more."""
         keys: list[SharePartitionKey] = []
         for topic_id in topic_ids:
             keys += list(self._by_topic.get(topic_id, ()))

@@ -91,6 +91,7 @@ class Network:
         return None
 
     def addresses(self, name: Any, port: Any) -> list[Any]:
+        """Resolve a name as `getaddrinfo` does, or raise socket.gaierror."""
         if isinstance(name, bytes):
             name = name.decode()
         host = self.host_of(name)
@@ -127,12 +128,14 @@ class Network:
     # Connecting
 
     def delay(self) -> float:
+        """Draw the delay of one packet, in s."""
         return self.chance.uniform(*self.conditions.delay_s)
 
     def passes(self, sender: Host, receiver: Host) -> bool:
         return not self._silent or (sender.name, receiver.name) not in self._silent
 
     async def connect(self, factory: Callable[[], Any], name: Any, port: Any) -> tuple[SimTransport, Any]:
+        """Open a connection, or raise socket.gaierror or ConnectionRefusedError."""
         process = PROCESS.get(self.loop.world)
         self.addresses(name, port)
         there = self.host_of(name)

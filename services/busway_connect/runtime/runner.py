@@ -199,7 +199,6 @@ class Runner:
                 wait.cancel()
 
     async def _once(self) -> None:
-        """Run the task once; cancel it if it does not stop in time."""
         running = asyncio.ensure_future(self._contained())
         stopped = asyncio.ensure_future(self._stop.wait())
         try:
