@@ -94,7 +94,6 @@ class ClusterImage:
         names: of topics, by id.
         configs: settings by (resource type, resource name).
         metric_names: topics with a dot or an underscore, by their names in metrics.
-        next_producer_id: the first unallocated one.
     """
 
     topics: SortedMap[str, TopicImage] = field(default_factory=_empty)

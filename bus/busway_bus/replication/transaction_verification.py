@@ -70,7 +70,6 @@ class TransactionVerifications:
 
         Args:
             producer: producer id and epoch.
-            add: add the partitions to the transaction.
             abortable: the client knows TRANSACTION_ABORTABLE.
         """
         if self.verifier is None:

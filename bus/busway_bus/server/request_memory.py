@@ -22,7 +22,7 @@ class Room:
     """Memory for requests of one size class.
 
     Attributes:
-        limit: in bytes; one connection at a time may exceed it.
+        limit: in bytes.
         used: in bytes.
     """
 

@@ -48,8 +48,6 @@ class Kept:
         snapshot_epoch: number of its snapshots.
         snapshot_offset: log offset of the last one; the log is needed from there.
         created_ms: when the state was created. A snapshot that replaces an old one keeps it.
-        written_ms: of the last snapshot.
-        updates: number of updates since.
         leader_fence, state_fence: writes with earlier epochs are fenced.
     """
 

@@ -222,9 +222,7 @@ class TransactionShard:
         """Handle InitProducerId, and fence an earlier producer.
 
         Args:
-            expected: the producer's previous identity, if it continues.
             new_id: an unused producer id, after `needs_id`.
-            host: charged for the id.
 
         Raises:
             KafkaError: see `fencing.check_begin`; POLICY_VIOLATION if the host's share has no room.

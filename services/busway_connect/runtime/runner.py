@@ -164,7 +164,6 @@ class Runner:
                 await self._around.stores.configs.put_tasks(self.name, [])
 
     async def _attempts(self) -> None:
-        """Run the task until a change is requested or it failed finally."""
         first_time = not self._around.stores.configs.tasks(self.name)
         if self.target == "PAUSED" and first_time:
             await self._show("PAUSED", None)  # no task yet, as in Kafka Connect
