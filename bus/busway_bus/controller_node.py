@@ -1,8 +1,7 @@
 """One controller node that is no broker: the composition root.
 
 Here: building, connecting, starting and stopping the parts in order.
-Not here: anything a part does, and the combined node (`node`). Controllers vote on one metadata log;
-`controller.quorum.voters` lists them.
+Not here: anything a part does, and the combined node (`node`).
 """
 
 import asyncio
@@ -77,7 +76,6 @@ class ControllerNode:
 
     @property
     def advertised(self) -> Mapping[str, Endpoint]:
-        """The address of each listener, by name."""
         return self._listeners.controller_advertised
 
     @property

@@ -105,7 +105,6 @@ class Node:
 
     @property
     def advertised(self) -> Mapping[str, Endpoint]:
-        """The address for clients of each of the broker's listeners, by name."""
         return self._listeners.advertised
 
     @property
@@ -280,7 +279,6 @@ class Node:
             self._registered = True
 
     async def _report(self, local: LocalPartitions) -> None:
-        """Report offline and recovered replicas; failures are retried later."""
         report = local.report()
         if report is not None:
             try:
@@ -289,7 +287,6 @@ class Node:
                 self._postponed("which partitions are offline cannot be written down yet: %s", problem)
 
     def _postponed(self, text: str, problem: KafkaError) -> None:
-        """Log once why a request to the controller failed."""
         line = text % problem
         if line not in self._warned:
             self._warned.add(line)

@@ -56,7 +56,6 @@ class RegistryConfig:
 
 
 def _with_driver(database: str) -> str:
-    """Return SQLAlchemy's URL with the registry's asyncio driver."""
     scheme, colon, rest = database.partition(":")
     driver = _DRIVERS.get(scheme)
     if not colon or driver is None:

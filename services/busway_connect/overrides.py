@@ -94,7 +94,6 @@ def look_every_s(config: Config) -> float:
 
 
 def override_problems(config: Config, *, source: bool) -> dict[str, str]:
-    """Return errors by setting; a source has no consumer."""
     wrong = {}
     for prefix, table in _TABLES.items():
         names: list[str] = [] if source and prefix == _CONSUMER else sorted(table)

@@ -341,7 +341,6 @@ class JdbcSink(Sink):
 
 
 def _read(config: Config) -> dict[str, str]:
-    """Return settings by Debezium's names with defaults."""
     given = {
         "connection.username": config.get("connection.user"),
         "primary.key.mode": config.get("pk.mode"),

@@ -20,7 +20,6 @@ _CREATION: Final = "topic.creation."
 
 
 def unserved(plugins: Plugins, connector: type[Connector], config: Config, common: Collection[str]) -> dict[str, str]:
-    """Return the reasons of refused settings by name."""
     wrong = {}
     for name, text in config.items():
         if name in common or name.startswith(_ELSEWHERE):
@@ -52,7 +51,6 @@ def unserved_of_converter(plugins: Plugins, config: Config, name: str, text: str
 
 
 def inert_settings(plugins: Plugins, connector: type[Connector], config: Config) -> dict[str, str]:
-    """Return accepted settings without effect by name, with reasons."""
     inert = {name: connector.inert[name] for name in config if name in connector.inert}
     for converter in CONVERTERS:
         if converter in config:

@@ -288,7 +288,6 @@ def check(
     *,
     transactions: bool = False,
 ) -> None:
-    """Raise the errors of `problems` as `BadConfig`."""
     texts = [
         text
         for wrong in problems(plugins, connector, config, given, transactions=transactions).values()

@@ -29,9 +29,7 @@ class RegisterBroker:
     """Register a started broker; the reply is its epoch.
 
     Attributes:
-        incarnation: of this process.
         endpoints: client addresses, by listener.
-        directories: ids of its data directories.
         features: name → lowest and highest supported level.
     """
 

@@ -42,7 +42,6 @@ class AlterConfigs:
 
     Attributes:
         kind: TOPIC_RESOURCE, GROUP_RESOURCE or BROKER_RESOURCE; the name of the cluster's default is empty.
-        updates: the changes by resource name.
         incremental: whether unnamed settings stay, or return to their defaults.
     """
 
@@ -196,11 +195,6 @@ def _kind(resource: int, config: BrokerConfig) -> _Kind:
 
 
 def _replace_all(kind: _Kind, image: ClusterImage, resource: str, configs: Mapping[str, str]) -> Decision[None]:
-    """Replace all of a resource's settings.
-
-    Raises:
-        KafkaError: unknown resource, or one without settings; INVALID_CONFIG.
-    """
     kind.check(image, resource)
     gone = {name: None for name in kind.current(image, resource) if name not in configs}
     _check_values(kind, image, resource, configs)
@@ -209,11 +203,6 @@ def _replace_all(kind: _Kind, image: ClusterImage, resource: str, configs: Mappi
 
 
 def _change(kind: _Kind, image: ClusterImage, resource: str, operations: Sequence[Update]) -> Decision[None]:
-    """Apply changes; deleting an unset one is no change.
-
-    Raises:
-        KafkaError: as of `_replace_all`; INVALID_REQUEST.
-    """
     kind.check(image, resource)
     current = kind.current(image, resource)
     changes: dict[str, str | None] = {}

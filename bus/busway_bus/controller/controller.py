@@ -96,5 +96,4 @@ def several(
 
 
 def only_checked(decision: Decision[R], *, validate_only: bool) -> Decision[R]:
-    """Return the decision, or only its reply if `validate_only`."""
     return Decision(reply=decision.reply) if validate_only else decision

@@ -76,7 +76,6 @@ class UpdateFeatures:
 
 
 def _refusal(update: FeatureUpdate, image: ClusterImage, proposed: Mapping[str, int], node_id: int) -> str | None:
-    """Return why an update is refused, in Kafka's words and order."""
     reason = _reason(update, image, proposed, node_id) or _still_set(update, image)
     if reason is not None:
         return f"Invalid update version {update.level} for feature {update.name}. {reason}"
@@ -136,7 +135,6 @@ def _still_set(update: FeatureUpdate, image: ClusterImage) -> str | None:
 
 
 def _supporters(name: str, image: ClusterImage, node_id: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield nodes that must support a level, with theirs; the controller first."""
     yield f"Local controller {node_id}", SUPPORTED.get(name, _TURNED_OFF)
     for broker in image.brokers.values():
         yield f"Broker {broker.node_id}", broker.features.get(name, _TURNED_OFF)

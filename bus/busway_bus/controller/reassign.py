@@ -37,11 +37,6 @@ class AlterPartitionReassignments:
 
 
 def _move(image: ClusterImage, move: Move) -> Decision[None]:
-    """Refuse an impossible move; one to the same brokers is done at once.
-
-    Raises:
-        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT or NO_REASSIGNMENT_IN_PROGRESS.
-    """
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if move.topic not in image.topics:
         raise KafkaError(code, f"Unable to find a topic named {move.topic}.")

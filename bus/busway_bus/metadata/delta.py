@@ -150,7 +150,6 @@ class Delta:
         return self._names[topic_id] if topic_id in self._names else self._image.names.get(topic_id)
 
     def _partitions_of(self, name: str) -> list[PartitionImage]:
-        """Return the topic's current partitions, mutable."""
         partitions = self._partitions.get(name)
         if partitions is None:
             topic = self._topic(name)

@@ -86,7 +86,6 @@ def check_levels(levels: Mapping[str, int], configs: Mapping[str, str | None]) -
 
 
 def levels_of_new_clusters() -> dict[str, int]:
-    """Return a new cluster's levels, by feature, except level 0."""
     levels = {feature.name: feature.highest if feature.begins is None else feature.begins for feature in FEATURES}
     return {name: level for name, level in levels.items() if level}
 

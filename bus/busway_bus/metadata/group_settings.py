@@ -18,8 +18,6 @@ _parse = lru_cache(maxsize=1024)(parse_group_config)
 
 
 def group_settings(config: BrokerConfig, image: Callable[[], ClusterImage]) -> GroupSettings:
-    """Return a lookup of group settings in the newest image."""
-
     def setting(group_id: str, name: str) -> Any:
         own = image().group_configs(group_id).get(name)
         return group_default(config, name) if own is None else in_bounds(config, name, _parse(name, own))

@@ -94,7 +94,6 @@ class ClusterImage:
         names: of topics, by id.
         configs: settings by (resource type, resource name).
         metric_names: topics with a dot or an underscore, by their names in metrics.
-        next_producer_id: the first unallocated one.
     """
 
     topics: SortedMap[str, TopicImage] = field(default_factory=_empty)
@@ -123,7 +122,6 @@ class ClusterImage:
         return self.partition(self.names.get(topic_id, ""), partition)
 
     def usable_brokers(self) -> Iterator[BrokerImage]:
-        """The brokers that are not fenced, by id."""
         return (broker for broker in self.brokers.values() if not broker.fenced)
 
     def address(self, node_id: int, listener: str) -> Address | None:
@@ -132,7 +130,6 @@ class ClusterImage:
         return None if broker is None or broker.fenced else broker.addresses.get(listener)
 
     def reachable_brokers(self, listener: str) -> Iterator[tuple[BrokerImage, Address]]:
-        """The usable brokers with an address on a listener."""
         for broker in self.usable_brokers():
             address = broker.addresses.get(listener)
             if address is not None:

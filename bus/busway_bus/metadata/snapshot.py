@@ -70,7 +70,6 @@ class SnapshotId(NamedTuple):
 
 
 def records_of(image: ClusterImage) -> Iterator[Any]:
-    """Yield the records that build an image, in Kafka's order."""
     names = sorted(
         image.features, key=lambda name: (name != METADATA_VERSION, name)
     )  # metadata.version first: it sets the format of the rest

@@ -111,7 +111,6 @@ class SortedMap(Mapping[K, V]):
         return self._replaced(at, [left] if left[0] else [], -1)
 
     def _replaced(self, at: int, blocks: list[_Block[K, V]], more: int) -> "SortedMap[K, V]":
-        """Replace a block by others, with `more` more keys."""
         changed: SortedMap[K, V] = SortedMap.__new__(SortedMap)
         changed._blocks = self._blocks[:at] + tuple(blocks) + self._blocks[at + 1 :]
         changed._firsts = self._firsts[:at] + tuple(keys[0] for keys, _ in blocks) + self._firsts[at + 1 :]

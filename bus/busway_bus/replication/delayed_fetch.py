@@ -38,12 +38,10 @@ class DelayedFetch:
         self._timer = self._loop.call_later(timeout_s, self.end)
 
     def look_at(self, partition: Partition) -> None:
-        """End the wait if `partition` now has enough."""
         if not self.over and self._enough(partition):
             self.end()
 
     def end(self, problem: Exception | None = None) -> None:
-        """End the wait; idempotent."""
         if self.over:
             return
         self.over = True

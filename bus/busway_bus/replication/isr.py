@@ -62,7 +62,6 @@ def without_lagging(
     now_ms: int,
     lag_max_ms: int,
 ) -> tuple[int, ...]:
-    """Remove lagging followers from the ISR; the leader always stays."""
     return tuple(
         replica
         for replica in isr

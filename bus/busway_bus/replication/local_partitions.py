@@ -111,7 +111,6 @@ class LocalPartitions:
         return partition
 
     def report(self) -> ReportReplicas | None:
-        """Report replicas lost or restored on this node since the image."""
         lost = tuple(key for key in self._offline if key not in self._lost)
         restored = tuple(key for key in self._lost if key in self._partitions)
         return ReportReplicas(node_id=self._config.node_id, lost=lost, restored=restored) if lost or restored else None
@@ -190,7 +189,6 @@ class LocalPartitions:
                 )
 
     def _log_config(self, image: ClusterImage, topic: str) -> LogConfig:
-        """Return a topic's settings, one object for equal overrides."""
         own = {**image.topic_configs(topic), **fixed_configs(topic)}
         key = frozenset(own.items())
         config = self._configs.get(key)

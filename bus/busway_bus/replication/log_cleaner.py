@@ -103,6 +103,5 @@ class LogCleaner:
 
 
 def _advance(steps: Iterator[None], budget_s: float, monotonic_s: Callable[[], float]) -> bool:
-    """Run steps for `budget_s`; return whether more may remain."""
     end = monotonic_s() + budget_s
     return any(monotonic_s() >= end for _ in steps)

@@ -62,11 +62,9 @@ class LogManager:
                 del self._unforced[partition]
 
     def flush(self, partition: Partition) -> None:
-        """Request a sync."""
         self._flusher.flush(partition.log, partition.flushed)
 
     async def expire_producers(self) -> None:
-        """Remove producers idle for `producer.id.expiration.ms`."""
         after_ms = self._config.get("producer.id.expiration.ms")
         await self._scheduler.run("", self._store.expire_producers(self._wall_ms(), after_ms))
 

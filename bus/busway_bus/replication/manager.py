@@ -73,7 +73,6 @@ class ReplicaManager:
 
     @property
     def disk_problem(self) -> str | None:
-        """Why writes fail at present."""
         if self._flusher.failed is not None:
             return f"the disk failed: {self._flusher.failed}"
         return "appends fail; see the broker's log" if self._failures.failing else None
@@ -243,7 +242,6 @@ class ReplicaManager:
         return info
 
     async def close(self) -> None:
-        """Cancel running inspections and verifications."""
         await self.verifications.close()
         for task in self._inspections:
             task.cancel()

@@ -118,7 +118,6 @@ class Partition:
         )
 
     def appended(self, info: AppendInfo) -> None:
-        """A batch was appended to the log."""
         if info.began:
             self.state.transaction_began(info.first_offset)
         elif info.ended is not None:

@@ -135,7 +135,6 @@ class PartitionState:
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Replicas possibly in the ISR, with a pending request's."""
         return frozenset(self.isr if self.in_flight is None else (*self.isr, *self.in_flight.isr))
 
     def acknowledged_offset(self, acks: int) -> int:
@@ -218,7 +217,6 @@ class PartitionState:
         )
 
     def became_leader(self, partition: PartitionImage, now_ms: int) -> Effects:
-        """This node leads, in a new epoch or with another ISR."""
         new = self.role is not Role.LEADER or partition.leader_epoch > self.leader_epoch
         self._moved_to(Event.LEADS, partition)
         if new:
@@ -255,7 +253,6 @@ class PartitionState:
     # The other replicas
 
     def fetched(self, replica: int, offset: int, now_ms: int) -> Effects:
-        """A follower, one of `followers`, fetches from `offset`."""
         self._take(Event.FOLLOWER_FETCHED)
         follower = self.followers[replica]
         follower.fetched(offset, self.log_end_offset, now_ms)
@@ -298,7 +295,6 @@ class PartitionState:
         return self._advance()
 
     def leader_high_watermark(self, high_watermark: int) -> Effects:
-        """Adopt the leader's high watermark, up to the local log end."""
         self._take(Event.LEADER_HIGH_WATERMARK)
         return self._raise(min(high_watermark, self.log_end_offset))
 

@@ -35,7 +35,6 @@ class TransactionVerifications:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def waiting(self, producer_id: int) -> bool:
-        """Whether a producer has pending batches; new ones must queue."""
         return producer_id in self._last_tasks
 
     def in_turn(self, producer_id: int, work: Callable[[], Awaitable[None]]) -> "asyncio.Task[None]":
@@ -71,7 +70,6 @@ class TransactionVerifications:
 
         Args:
             producer: producer id and epoch.
-            add: add the partitions to the transaction.
             abortable: the client knows TRANSACTION_ABORTABLE.
         """
         if self.verifier is None:

@@ -29,7 +29,6 @@ class Slices:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="busway-slices")
 
     async def run(self, steps: Generator[None, None, R]) -> R:
-        """Run `steps` to its end; return or raise what it does."""
         loop = asyncio.get_running_loop()
         while True:
             over = await loop.run_in_executor(self._thread, _slice, steps, self._monotonic_s)

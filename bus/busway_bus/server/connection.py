@@ -278,7 +278,6 @@ class Connection:
             self._loop.call_soon(self._write_answers)
 
     def _write_answers(self) -> None:
-        """Write the available responses that are next."""
         self._writing_soon = False
         ready: list[Piece] = []
         size = 0

@@ -137,7 +137,6 @@ class Reply:
 
     @property
     def there(self) -> list[Piece] | None:
-        """The response, if it is available and encoded."""
         response = self._pending.response
         return response if type(response) is list else None
 
@@ -165,7 +164,6 @@ class Reply:
         self._ended = ended
 
     def cancel(self) -> None:
-        """Cancel the handler."""
         if self._task is not None:
             self._task.cancel()
 

@@ -106,7 +106,6 @@ class Listeners:
             stream.abort()
 
     def connection_counts(self) -> Mapping[str, int]:
-        """Return the number of open connections by listener."""
         return {
             **dict.fromkeys((*self.advertised, *self.controller_advertised), 0),
             **Counter(self._connections.values()),
@@ -141,7 +140,6 @@ class Listeners:
             self._empty.set()
 
     def warn_about_peer(self, host: str, reason: str) -> None:
-        """Log one line about a bad peer, rate-limited (see `peer_warnings`)."""
         now = asyncio.get_running_loop().time()
         left_out = self._peer_warnings.admit(host, now)
         if left_out is None:
@@ -151,7 +149,6 @@ class Listeners:
         logger.warning("connection from %s closed: %s", host, reason)
 
     def sweep(self) -> None:
-        """Close connections that are idle, stalled or do not read."""
         now = asyncio.get_running_loop().time()
         idle_s = self._config.get("connections.max.idle.ms") / 1000
         for connection in tuple(self._connections):

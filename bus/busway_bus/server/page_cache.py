@@ -20,7 +20,6 @@ class PageCache:
         self._threads = ThreadPoolExecutor(COLD_READS_MAX, thread_name_prefix="busway-cold-reads")
 
     def bring(self, piece: FileSlice, count: int, done: Callable[["asyncio.Future[None]"], None]) -> None:
-        """Read the slice's next `count` bytes; call `done` with the outcome."""
         reading = asyncio.get_running_loop().run_in_executor(self._threads, partial(piece.warm, count))
         reading.add_done_callback(done)
 

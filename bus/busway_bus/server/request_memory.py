@@ -22,7 +22,7 @@ class Room:
     """Memory for requests of one size class.
 
     Attributes:
-        limit: in bytes; one connection at a time may exceed it.
+        limit: in bytes.
         used: in bytes.
     """
 
@@ -85,7 +85,6 @@ class RequestMemory:
 
     @property
     def open(self) -> bool:
-        """Whether requests of any size have room."""
         return self.small.used < self.small.limit and self.large.used < self.large.limit
 
 
@@ -108,7 +107,6 @@ class ConnectionQuota:
         self.resume = resume
 
     def update(self, held: int, largest: int) -> None:
-        """Set the bytes held and the size of the largest request."""
         if held == self._held == 0:
             return
         room = None

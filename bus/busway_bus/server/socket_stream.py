@@ -198,7 +198,6 @@ class SocketStream(Stream):
         return False
 
     def _send_run(self) -> bool:
-        """Send everything before the next `sendfile` slice in one call."""
         run = self._run()
         if not run:
             return False

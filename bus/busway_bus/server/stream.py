@@ -83,7 +83,6 @@ class Stream(ABC):
 
     @property
     def waiting(self) -> bool:
-        """Whether bytes wait for the client, a turn or the disk."""
         return self._blocked or bool(self._queue)
 
     def put(self, pieces: Iterable[Piece]) -> None:

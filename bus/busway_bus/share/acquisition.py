@@ -178,7 +178,6 @@ class _Acquisition:
         return given
 
     def _tell(self, run: Run, part: int) -> None:
-        """Append to the ranges of one batch, from index `part`."""
         if len(self.acquired) > part:
             before = self.acquired[-1]
             if before.last + 1 == run.first and before.delivery_count == run.delivery_count:

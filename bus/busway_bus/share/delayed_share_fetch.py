@@ -69,7 +69,6 @@ class Waiting:
             self._future.set_result(None)
 
     async def wait(self, within_s: float) -> None:
-        """Wait for records or the time-out; raise the error of `end`."""
         if not self._woken:
             loop = asyncio.get_running_loop()
             self._future = loop.create_future()

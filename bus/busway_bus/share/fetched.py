@@ -33,7 +33,6 @@ class Fetched(NamedTuple):
         return [(header.base_offset, header.last_offset) for header, _ in self.headers]
 
     def of(self, acquired: Sequence[Acquired]) -> FileSlice:
-        """Return the bytes of all batches between acquired records."""
         first, last = acquired[0].first, acquired[-1].last
         inside = [entry for entry in self.headers if entry[0].last_offset >= first and entry[0].base_offset <= last]
         position, end = inside[0][1], inside[-1][1] + inside[-1][0].size_bytes

@@ -77,7 +77,6 @@ class ShareFetch:
         self._headers = 0
 
     async def run(self, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, ShareFetchResult]:
-        """Fetch from partitions in order, omitting those without records."""
         for count, partition in enumerate(partitions, 1):
             if count % LOOKED_AT_TOGETHER == 0:
                 await asyncio.sleep(0)
@@ -131,7 +130,6 @@ class ShareFetch:
         return True
 
     def _look(self, partition: TopicIdPartition, ready: list[TopicIdPartition]) -> int:
-        """Add a partition with records to `ready`; estimate its bytes."""
         share = self._wanted[partition]
         share.check()
         state = share.state

@@ -67,7 +67,6 @@ class Change:
 
 
 def note(batches: list[StateBatch], run: "Run") -> None:
-    """Append a run's state to the batches, or extend the last."""
     first = run.first
     if batches:
         before = batches[-1]
@@ -124,7 +123,6 @@ class Run:
         self.member_id, self.deadline_ms = member_id, deadline_ms
 
     def settle(self, state: RecordState) -> None:
-        """Enter a state without owner or pending change."""
         self.state, self.member_id, self.deadline_ms, self.change = state, "", 0, None
         if state is not RecordState.ARCHIVING:
             self.cause = None
@@ -170,7 +168,6 @@ class InFlightBatch:
         return self.runs[-1].last
 
     def within(self, first: int, last: int) -> list[Run]:
-        """Split runs at two offsets; return those between, bounds included."""
         inside: list[Run] = []
         pieces: list[Run] = []
         for run in self.runs:
@@ -202,7 +199,6 @@ class InFlightBatch:
         self.runs = pieces
 
     def join(self) -> None:
-        """Merge adjacent runs that differ only in their offsets."""
         joined = self.runs[:1]
         for run in self.runs[1:]:
             if joined[-1].last + 1 == run.first and joined[-1].like(run):
@@ -238,7 +234,6 @@ class InFlight:
         return bool(self._batches) and self._batches[0].first <= offset
 
     def between(self, first: int, last: int) -> list[InFlightBatch]:
-        """Return the batches with offsets between two, bounds included."""
         start = max(bisect_right(self._batches, first, key=_first) - 1, 0)
         stop = bisect_right(self._batches, last, key=_first)
         return [batch for batch in self._batches[start:stop] if batch.last >= first]
@@ -248,7 +243,6 @@ class InFlight:
         return [run for batch in self.between(first, last) for run in batch.within(first, last)]
 
     def cut(self, offsets: Sequence[int]) -> list[Run]:
-        """Split runs at ascending offsets; return the batches' runs in between."""
         if not offsets:
             return []
         concerned = self.between(offsets[0], offsets[-1])
@@ -259,7 +253,6 @@ class InFlight:
         return [run for batch in concerned for run in batch.runs]
 
     def put(self, batches: list[InFlightBatch]) -> None:
-        """Insert adjacent batches where there are none."""
         if batches:
             at = bisect_right(self._batches, batches[0].first, key=_first)
             self._batches[at:at] = batches
@@ -270,7 +263,6 @@ class InFlight:
         self._batches[at : at + 1] = new
 
     def drop_before(self, offset: int) -> None:
-        """Drop offsets before `offset`, also of a batch across it."""
         kept = bisect_right(self._batches, offset, key=_first) - 1
         if kept < 0:
             return
@@ -283,7 +275,6 @@ class InFlight:
         del self._batches[:kept]
 
     def drop_finished(self) -> bool:
-        """Drop finished records at the beginning; False without any."""
         last = -1
         for run in self.runs:
             if not run.terminal or run.change is not None:

@@ -72,7 +72,6 @@ class SharePartitions:
         return ShareLimits.of(group_id, self.setting)
 
     def current(self, share: SharePartition) -> bool:
-        """Whether its partition is the one served by this name."""
         partition = share.partition
         return self.replicas.local.get((partition.topic, partition.index)) is partition
 
@@ -100,7 +99,6 @@ class SharePartitions:
             self._expiring = False
 
     async def turn(self) -> None:
-        """Wait for a round without other share partitions' background work."""
         await self._rounds.turn()
 
     def gone(self, share: SharePartition) -> None:
@@ -189,7 +187,6 @@ class SharePartitions:
     # Records in flight
 
     def holds(self, share: SharePartition, by: int) -> None:
-        """Add to the records in flight; negative for fewer."""
         group_id = share.key.group_id
         self._held += by
         held = self._held_by.pop(group_id, 0) + by
@@ -234,7 +231,6 @@ class SharePartitions:
             self._run(self._release_on())
 
     def _release(self, session: ShareSession) -> Iterator[int]:
-        """Release a member's records, one share partition per step; yield the work."""
         for share in tuple(self._of_group.get(session.group_id, {}).values()):
             size = 1 + share.size
             share.release(session.member_id)

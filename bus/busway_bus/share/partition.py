@@ -134,7 +134,6 @@ class SharePartition:
         return self._counted
 
     def readable(self, limits: ShareLimits) -> int:
-        """Return the offset before which members may read."""
         return self.partition.last_stable_offset if limits.committed else self.partition.high_watermark
 
     # Lifecycle
@@ -230,7 +229,6 @@ class SharePartition:
         return self._write(change.batches, change)
 
     def take_back(self, member_id: str, acquired: Iterable[Acquired]) -> None:
-        """Undo an acquisition with an unsent response."""
         if self.state is None or self.problem is not None or not self.state.take_back(member_id, acquired):
             return
         self._count()
@@ -339,7 +337,6 @@ class SharePartition:
         await self._persister.write(self.key, self.state.written(self.leader_epoch, ordered))
 
     def _written(self, together: list[_Write], problem: KafkaError | None, *, forgotten: bool = False) -> None:
-        """Commit or roll back, then complete the futures."""
         assert self.state is not None, "nothing is written of what is not loaded"
         kept = [write.change for write in together if write.change is not None and (problem is None or write.holds)]
         refused = [

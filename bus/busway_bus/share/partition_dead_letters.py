@@ -96,7 +96,6 @@ class PartitionDeadLetters:
             self._over()
 
     def _tell(self, problem: Exception) -> None:
-        """Report an error; log any but a KafkaError as a bug."""
         if isinstance(problem, KafkaError):
             self._writer.failed(self._key.group_id, problem)
             return

@@ -127,5 +127,4 @@ class ShareSessions:
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the next epoch, wrapping to 1."""
     return 1 if epoch == _EPOCH_MAX else epoch + 1

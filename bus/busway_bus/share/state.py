@@ -68,7 +68,6 @@ class SharePartitionState:
 
     @property
     def in_flight_count(self) -> int:
-        """Offsets from the first unfinished to the last fetched."""
         return self.end - self.start if self.in_flight else 0
 
     @property
@@ -274,7 +273,6 @@ class SharePartitionState:
     # Dead letters
 
     def letters(self, limits: ShareLimits, at_most: int) -> list[Letter]:
-        """Return missing dead letters in order, of at most `at_most` records."""
         letters: list[Letter] = []
         for run in self.in_flight.runs:
             if run.dead and at_most > 0:
@@ -303,7 +301,6 @@ class SharePartitionState:
         return batches
 
     def log_start_moved(self, offset: int) -> bool:
-        """Follow the start of the log; return whether it moved."""
         if offset <= self.start:
             return False
         self.in_flight.drop_before(offset)
@@ -354,7 +351,6 @@ def _cause(run: Run, limits: ShareLimits) -> Cause:
 
 
 def _chunks(acknowledgement: Acknowledgement, start: int) -> Iterator[tuple[int, int, AcknowledgeType]]:
-    """Yield (first offset, last offset, type) of consecutive records."""
     if len(acknowledgement.types) == 1:
         yield max(acknowledgement.first, start), acknowledgement.last, AcknowledgeType(acknowledgement.types[0])
         return

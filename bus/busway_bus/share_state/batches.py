@@ -81,7 +81,6 @@ def _swept(batches: list[StateBatch]) -> list[StateBatch]:
 
 
 def _merged(held: Sequence[StateBatch], changed: Sequence[StateBatch]) -> Iterator[StateBatch]:
-    """Merge two sequences in offset order without overlaps."""
     held_batches, changed_batches = iter(held), iter(changed)
     old, new = next(held_batches, None), next(changed_batches, None)
     while old is not None and new is not None:

@@ -48,8 +48,6 @@ class Kept:
         snapshot_epoch: number of its snapshots.
         snapshot_offset: log offset of the last one; the log is needed from there.
         created_ms: when the state was created. A snapshot that replaces an old one keeps it.
-        written_ms: of the last snapshot.
-        updates: number of updates since.
         leader_fence, state_fence: writes with earlier epochs are fenced.
     """
 
@@ -102,7 +100,6 @@ class ShareStateShard:
         return Change(partition, content)
 
     def at(self, offset: int) -> None:
-        """Set the log offset of the next record to apply."""
         self.end_offset = offset + 1
 
     def apply(self, change: Change, now: int) -> None:
@@ -133,14 +130,12 @@ class ShareStateShard:
     # Timers: none; the coordinator calls `renewed` at its intervals.
 
     def next_deadline(self) -> int | None:
-        """Return None: no timer is used."""
         return None
 
     def tick(self, now: int) -> Decision[None]:
         return Decision(reply=None)
 
     def unloaded(self) -> list[Waiter]:
-        """Return no waiters: no request is parked."""
         return []
 
     # Requests
@@ -285,7 +280,6 @@ class ShareStateShard:
         return Decision(records=tuple(changes), reply=True)
 
     def gone(self) -> list[UUID]:
-        """Return deleted topics that still have states."""
         return [topic_id for topic_id in self._by_topic if not self._exists(topic_id, 0)]
 
     def forget(self, topic_ids: Collection[UUID], at_most: int) -> Decision[bool]:

@@ -83,7 +83,6 @@ class Directory:
             change.settle()
 
     def cut_power(self, pick: Pick) -> None:
-        """Write some of the first changes to disk, lose the others."""
         for change in self.changes[: pick(len(self.changes) + 1)]:
             change.settle()
         self.changes = []

@@ -149,8 +149,6 @@ class SimFiles:
         chance: draws the accesses that `faults` hits.
 
     Attributes:
-        failing: all writes and syncs fail.
-        failing_syncs: all syncs fail.
         syncs: number of syncs, of files and of replaced small files.
         cold: paths of files not in memory until waited for.
         steps_left: disk steps before a `PowerCut`; it fails all later steps until `cut_power` or `power_on`.
@@ -195,7 +193,6 @@ class SimFiles:
             self.steps_left -= 1
 
     def check_write(self, size: int) -> None:
-        """Check as `check_disk`, and for room for `size` bytes."""
         self.check_disk()
         self._check_room(size)
 
@@ -278,7 +275,6 @@ class SimFiles:
             directory.sync()
 
     def remove(self, path: str) -> None:
-        """Remove a file; before a directory sync a power cut may restore it."""
         with self._guard:
             self.check_disk()
             try:
@@ -347,7 +343,6 @@ class SimFiles:
                 self._root.sync()
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory tree; before a sync a power cut may restore parts."""
         with self._guard:
             node = self._find(path)
             if isinstance(node, Directory):

@@ -201,7 +201,6 @@ class SimLoop(asyncio.BaseEventLoop):
         return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> TimerHandle:
-        """Call at a time. The order of simultaneous timers is drawn."""
         handle = TimerHandle(when, callback, args, self, context)
         process = handle._context.get(PROCESS, self.world)  # type: ignore[attr-defined]
         handle._scheduled = True  # type: ignore[attr-defined]
@@ -213,7 +212,6 @@ class SimLoop(asyncio.BaseEventLoop):
         heapq.heappush(self._events, (self._now + delay, self.chance.random(), next(self._numbers), None, work))
 
     def at(self, when: float, work: Callable[[], None]) -> None:
-        """Call as `later` does, at a moment."""
         heapq.heappush(self._events, (when, self.chance.random(), next(self._numbers), None, work))
 
     def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
@@ -283,7 +281,6 @@ class SimLoop(asyncio.BaseEventLoop):
             self._stuck(f"{self._steps_max} steps are over, and the workload has not ended")
 
     def _wait_for_disk(self, process: Process) -> None:
-        """Stop a process for the time that its disk took."""
         waited_s, process.host.waited_s = process.host.waited_s, 0.0
         process.stopped += 1
         self.later(waited_s, lambda: self._go_on(process))
@@ -311,7 +308,6 @@ class SimLoop(asyncio.BaseEventLoop):
         return future
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None, **options: Any) -> Any:
-        """Create a task, which belongs to its context's process."""
         self._check_closed()  # type: ignore[attr-defined]
         process = (PROCESS.get(self.world) if context is None else context.get(PROCESS)) or self.world
         process.tasks_made += 1
@@ -381,7 +377,6 @@ class SimLoop(asyncio.BaseEventLoop):
     # SimulationErrors
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Record an unhandled exception of a live process."""
         handle, future = context.get("handle"), context.get("future") or context.get("task")
         if handle is not None:
             process = handle._context.get(PROCESS, self.world)

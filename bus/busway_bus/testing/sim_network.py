@@ -188,7 +188,6 @@ class Network:
     # Faults
 
     def between(self, host: str, peer: str | None = None) -> Iterable[SimTransport]:
-        """Return a host's ends of its connections, with one peer or all."""
         return [
             end
             for end in self._ends
@@ -213,7 +212,6 @@ class Network:
         self.loop.trace.add(self.loop.time(), "network", f"silence {sender}>{receiver}")
 
     def heal(self, sender: str | None = None, receiver: str | None = None) -> None:
-        """End one silence, or all."""
         ended = [pair for pair in self._silent if sender is None or pair == (sender, receiver)]
         for pair in ended:
             del self._silent[pair]

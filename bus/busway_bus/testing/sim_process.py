@@ -27,7 +27,6 @@ class Host:
     """One simulated machine; its state survives its processes.
 
     Attributes:
-        up: whether it has power.
         slowness: factor for the duration of work in threads.
         waited_s: disk waits of the running code, to be added to its duration.
     """

@@ -25,7 +25,6 @@ class SimSocket:
         return self._name
 
     def getpeername(self) -> tuple[str, int] | None:
-        """Return the peer's address and port; None if listening."""
         return self._peer
 
     def setsockopt(self, level: int, option: int, number: Any, *_: Any) -> None:

@@ -39,7 +39,6 @@ class SimTask(asyncio.Task[Any]):
 
 
 def where(coro: Any) -> list[str]:
-    """Return a suspended coroutine's stack, outermost call first."""
     lines = []
     while coro is not None:
         frame = getattr(coro, "cr_frame", None)

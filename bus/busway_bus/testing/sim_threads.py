@@ -33,7 +33,6 @@ class Threads:
         self._pools: dict[tuple[Process, int | None], _Pool] = {}
 
     def submit(self, executor: Any, func: Callable[..., Any], args: tuple[Any, ...]) -> SimFuture:
-        """Run `func` some time from now; return its future."""
         loop = self._loop
         process, context, future = PROCESS.get(loop.world), copy_context(), loop.create_future()
         pool = self._pool(process, executor)

@@ -141,7 +141,6 @@ class SimTransport(asyncio.Transport):
         return self._protocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return both ends' names, or the socket's substitute."""
         if name == "socket":
             return SimSocket(super().get_extra_info("sockname"), super().get_extra_info("peername"), self._options)
         return super().get_extra_info(name, default)
@@ -349,7 +348,6 @@ class SimTransport(asyncio.Transport):
         self._look()
 
     def arrivals_pass(self) -> None:
-        """Deliver held packets if the way to this end is free."""
         if self._held and self._network.passes(self.peer.process.host, self.process.host):
             held, self._held = self._held, []
             for data in held:
@@ -404,7 +402,6 @@ class SimTransport(asyncio.Transport):
         return idle_s, idle_s + interval_s * count
 
     def asked(self) -> None:
-        """Handle the peer's keepalive probe."""
         self._missed = True
         if self.process.host.up:
             self.reset_after_power_cut()

@@ -20,9 +20,8 @@ Not here: the choice of faults and the checks.
 
         World(seed=7).run(workload)
 
-Nodes and clients are unchanged. The same seed gives the same history; `World.trace` has a line for each event. A
-workload runs in the process `world`, which is never crashed. Client code belongs into `Process.run` or `Process.start`,
-so that it can be crashed and frozen.
+The same seed gives the same history; `World.trace` has a line for each event. A workload runs in the process `world`,
+which is never crashed. Client code belongs into `Process.run` or `Process.start`, so that it can be crashed and frozen.
 """
 
 import asyncio

@@ -117,7 +117,6 @@ def check_end(known: Transaction | None, identity: Identity, *, commit: bool, cl
 
 
 def _check_end_unbumped(known: Transaction, identity: Identity, *, commit: bool) -> End:
-    """Check for clients whose epoch stays at a transaction's end."""
     _check_current(known, identity)
     if known.state.prepared:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction is ending")

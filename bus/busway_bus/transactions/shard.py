@@ -198,14 +198,12 @@ class TransactionShard:
     # Time: the coordinator calls `timed_out` and `expire` at configured intervals.
 
     def next_deadline(self) -> int | None:
-        """Return None: the runtime's timer is not used."""
         return None
 
     def tick(self, now: int) -> Decision[None]:
         return Decision(reply=None)
 
     def unloaded(self) -> list[Waiter]:
-        """Return no waiters: no request is parked here."""
         return []
 
     # Producers
@@ -224,9 +222,7 @@ class TransactionShard:
         """Handle InitProducerId, and fence an earlier producer.
 
         Args:
-            expected: the producer's previous identity, if it continues.
             new_id: an unused producer id, after `needs_id`.
-            host: charged for the id.
 
         Raises:
             KafkaError: see `fencing.check_begin`; POLICY_VIOLATION if the host's share has no room.

@@ -33,7 +33,6 @@ class State(IntEnum):
 
     @property
     def idle(self) -> bool:
-        """Whether no transaction is open or ending."""
         return self in {State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT}
 
 

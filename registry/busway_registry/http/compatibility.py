@@ -12,7 +12,6 @@ from busway_registry.http.bodies import answer, flag, registry, schema_request, 
 
 
 async def check(request: Request) -> Response:
-    """Check against one version, or all that the subject's level names."""
     text = request.path_params.get("version")
     number = parse_version(unquote(text)) if text is not None else None
     verbose = flag(request, "verbose")

@@ -26,7 +26,6 @@ async def put(request: Request) -> Response:
 
 
 async def delete(request: Request) -> Response:
-    """Fall back to the inherited level."""
     return answer(request, await registry(request).settings.delete_config(_scope(request)))
 
 

@@ -21,7 +21,6 @@ async def get(request: Request) -> Response:
 
 
 async def put(request: Request) -> Response:
-    """Set the mode; null clears it."""
     wanted = await fields(request, "mode")
     if "mode" not in wanted:
         raise invalid_mode()
@@ -30,7 +29,6 @@ async def put(request: Request) -> Response:
 
 
 async def delete(request: Request) -> Response:
-    """Fall back to the inherited mode."""
     mode = await registry(request).settings.delete_mode(_scope(request))
     return answer(request, {"mode": mode.value})
 

@@ -61,7 +61,6 @@ def _without_subject(fields: dict[str, object]) -> dict[str, object]:
 
 
 async def latest_with_metadata(request: Request) -> Response:
-    """Return the newest version with the metadata in `key` and `value` pairs."""
     query = request.query_params
     wanted = dict(zip(query.getlist("key"), query.getlist("value"), strict=False))
     registered = await registry(request).latest_with_metadata(

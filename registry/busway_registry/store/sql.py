@@ -321,7 +321,6 @@ def _first(row: Row[Any]) -> Any:
 
 
 def _begins(prefix: str) -> list[ColumnElement[bool]]:
-    """Return the condition of a prefix as a range of the index."""
     if "\0" in prefix:  # no name has it, and PostgreSQL refuses such text
         return [false()]
     conditions: list[ColumnElement[bool]] = [VERSIONS.c.subject >= prefix] if prefix else []

@@ -90,7 +90,6 @@ def peak_memory_bytes() -> int:
 
 
 def set_bounds() -> None:
-    """Set this process's limits, permanently."""
     with suppress(ValueError, OSError):  # unsupported by the system, or limited further
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     with suppress(OSError):

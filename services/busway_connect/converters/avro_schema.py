@@ -53,7 +53,6 @@ _FROM_AVRO: Final[dict[str, Type]] = {
 
 
 def scrubbed(name: str) -> str:
-    """Make a name valid like `scrub.invalid.names`."""
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or not name:
         return name
     text = quote_plus(name)

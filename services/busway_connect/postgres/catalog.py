@@ -139,7 +139,6 @@ def read_table_ids(connection: Connection) -> list[TableId]:
 
 
 def read_table(connection: Connection, table: TableId) -> Table | None:
-    """Read a table's current form; None if it is gone."""
     rows = connection.execute(_COLUMNS, (table.schema, table.name)).fetchall()
     keys = connection.execute(_KEYS, (table.schema, table.name)).fetchall()
     if not keys:

@@ -66,7 +66,6 @@ _NO_ARRAY: Final = frozenset({"money", "name", "interval", "varbit", "xml", "poi
 
 
 def codec_for(types: Types, type_oid: int, modifier: int, settings: Settings) -> Codec | None:
-    """Return a type's codec; None if Debezium omits such columns."""
     info, modifier = types.resolved(type_oid, modifier)
     direct = info.oid == type_oid
     codec = _array(types, info, modifier, settings) if info.element else _or_unknown(info, modifier, settings)

@@ -25,7 +25,6 @@ _OF_FUNCTION: Final = {
 
 
 def default_of(codec: Codec, expression: str | None) -> Any:
-    """Return the default for a column's schema, or `NONE`."""
     kind = codec.default_type
     if kind is None or expression is None:
         return NONE

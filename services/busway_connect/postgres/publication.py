@@ -131,7 +131,6 @@ def _require_tables(connection: Connection, settings: Settings, tables: list[Tab
 
 
 def once_each(connection: Connection, tables: list[TableId]) -> dict[TableId, Published]:
-    """Return the tables to read, without partitions of others."""
     chosen = set(tables)
     doubled = {
         TableId(schema=schema, name=name)

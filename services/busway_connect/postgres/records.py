@@ -261,7 +261,6 @@ class Layout:
         return None
 
     def hides(self, columns: Collection[str]) -> bool:
-        """Return whether one of these columns is masked or cut."""
         return any(self._settings.mask_of(self.id, column) is not None for column in columns)
 
     def key_of(self, row: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -340,7 +339,6 @@ def _base64(data: bytes) -> str:
 
 
 def context_headers(settings: Settings, run_id: str) -> tuple[tuple[str, bytes | None], ...]:
-    """Return Debezium's headers `__debezium.context.*`."""
     if not settings.extended_headers:
         return ()
     values = {

@@ -199,7 +199,6 @@ class Settings:
         return next((columns for pattern, columns in self.key_columns if pattern.fullmatch(name)), None)
 
     def binary_encoder(self) -> Callable[[bytes], str]:
-        """Return the conversion of bytes to text of `binary.handling.mode`."""
         encoders: dict[str, Callable[[bytes], str]] = {
             "base64": lambda data: base64.b64encode(data).decode(),
             "base64-url-safe": lambda data: base64.urlsafe_b64encode(data).decode(),

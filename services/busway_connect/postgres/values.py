@@ -44,7 +44,6 @@ def boolean(text: str) -> bool:
 
 
 def binary(text: str) -> bytes:
-    """Parse bytea in hex form."""
     return bytes.fromhex(text[2:])
 
 
@@ -108,7 +107,6 @@ def money_units(text: str, digits: int) -> int:
 
 
 def bits(text: str) -> bytes:
-    """Return a bit string's fewest little-endian bytes."""
     number = int(text or "0", 2)
     return number.to_bytes((number.bit_length() + 7) // 8, "little")
 

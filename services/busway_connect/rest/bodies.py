@@ -62,7 +62,7 @@ def texts(given: Any, what: str) -> dict[str, str | None]:
     """Return settings as text by name; numbers and booleans become text, like in Kafka Connect.
 
     Raises:
-        Refused: 400 an object, a list, or a lone surrogate.
+        Refused: as `text`.
     """
     if not isinstance(given, dict):
         raise Refused(400, f"{what} is an object of names and texts")

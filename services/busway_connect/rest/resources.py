@@ -93,7 +93,6 @@ def _status(worker: Worker, runner: Runner, **instead: str) -> dict[str, Any]:
 
 
 async def list_connectors(request: Request) -> Response:
-    """List names, with `expand=status` and `expand=info` more."""
     worker = _worker(request)
     names = worker.names()
     if "expand" not in request.query_params:
@@ -161,13 +160,11 @@ async def get_config(request: Request) -> Response:
 
 
 async def put_config(request: Request) -> Response:
-    """Create it, or replace its settings."""
     given = texts(await read_object(request), "the body")
     return await _put(request, _name(request), given, create=False)
 
 
 async def patch_config(request: Request) -> Response:
-    """Change some settings; null removes one."""
     worker, name = _worker(request), _name(request)
     changes = texts(await read_object(request), "the body")
     _same_name(name, changes)

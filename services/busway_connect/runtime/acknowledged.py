@@ -31,7 +31,6 @@ class _Batch:
     offsets: Reached = field(default_factory=Reached)
 
     def refused(self) -> bool:
-        """Return whether a record will never be acknowledged."""
         return any(waiter.cancelled() or waiter.exception() is not None for waiter in self.sent if waiter.done())
 
 

@@ -40,7 +40,6 @@ class Mark:
 
 
 def read_mark(record: Record, connector: str) -> Mark | None:
-    """Return a record's mark, if it is this connector's."""
     for name, value in record.headers:
         if name == HEADER and value is not None:
             try:
@@ -101,7 +100,6 @@ class Written:
         self.dropped = 0
 
     async def look_at(self, topic: str) -> None:
-        """Find the last mark in each partition of a topic."""
         described = (await self._admin.describe_topics([topic]))[topic]
         partitions = [TopicPartition(topic, info.number) for info in described.partitions]
         self._last.update(await self.last_marks(topic, partitions))
@@ -129,7 +127,6 @@ class Written:
         return marks
 
     def has(self, partition: TopicPartition, mark: Mark) -> bool:
-        """Return whether that partition has this record already."""
         last = self._last.get(partition)
         if last is None or last.epoch != mark.epoch or last.partition != mark.partition or last.place < mark.place:
             return False

@@ -164,7 +164,6 @@ class Runner:
                 await self._around.stores.configs.put_tasks(self.name, [])
 
     async def _attempts(self) -> None:
-        """Run the task until a change is requested or it failed finally."""
         first_time = not self._around.stores.configs.tasks(self.name)
         if self.target == "PAUSED" and first_time:
             await self._show("PAUSED", None)  # no task yet, as in Kafka Connect
@@ -199,7 +198,6 @@ class Runner:
                 wait.cancel()
 
     async def _once(self) -> None:
-        """Run the task once; cancel it if it does not stop in time."""
         running = asyncio.ensure_future(self._contained())
         stopped = asyncio.ensure_future(self._stop.wait())
         try:

@@ -206,7 +206,6 @@ class OffsetStore:
         return self._topic.topic
 
     async def catch_up(self, bootstrap: str) -> None:
-        """Read commits of other workers or task producers."""
         self._learn(await self._topic.catch_up(bootstrap))
 
     def __len__(self) -> int:
@@ -231,7 +230,6 @@ class OffsetStore:
     async def send(
         self, producer: Producer, connector: str, partition: Mapping[str, Any], offset: Offset | None
     ) -> "Sent":
-        """Send the offset as part of the producer's transaction."""
         key, value = self._key(connector, partition), None if offset is None else dict(offset)
         waiter = await producer.send(self.topic, None if value is None else encoded(value), key)
         return Sent(key, value, waiter)

@@ -27,8 +27,6 @@ class Counts:
     """Counts of a task since this worker runs the connector.
 
     Attributes:
-        polled: read from the source or the sink's topics.
-        written_records: acknowledged by the bus, or written by the sink.
         progress_at: last handling of records, monotonic clock.
         failures, written: of the newest run; these count for themselves.
     """
@@ -48,7 +46,6 @@ class TaskContext:
 
     Attributes:
         session_timeout_ms: default timeout of a sink's dead predecessor.
-        started: called after the connector's start.
         confirm_turn: raises TurnOver unless this worker still leads.
     """
 

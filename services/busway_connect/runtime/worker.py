@@ -343,7 +343,6 @@ class Worker(RebalanceListener):
             await self._change(name, config)
 
     async def retarget(self, name: str, target: str) -> None:
-        """Change to STARTED, PAUSED or STOPPED, permanently."""
         async with self._one_at_a_time:
             runner = self.find(name, "Unknown connector {}")
             await self._need().configs.put_target_state(name, target)
@@ -352,7 +351,6 @@ class Worker(RebalanceListener):
                 await runner.keep_states()
 
     async def delete(self, name: str) -> None:
-        """Stop and remove a connector, except its offsets."""
         async with self._one_at_a_time:
             runner, stores = self.find(name), self._need()
             await stores.configs.remove(name)  # before stopping it: if this fails, the connector keeps running

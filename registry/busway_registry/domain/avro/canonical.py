@@ -161,7 +161,6 @@ def _java_order(text: str) -> bytes:
 
 
 def _logical_words(schema: Schema) -> list[str]:
-    """Return the properties of a valid logical type that Java has, or None."""
     if not isinstance(schema, Primitive | Fixed):
         return []
     name = schema.properties.get("logicalType")

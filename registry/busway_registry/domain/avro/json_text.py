@@ -97,7 +97,6 @@ def _inside(value: Any) -> Iterable[Any]:
 
 
 def dump_json(value: Any) -> str:
-    """Return compact JSON as Jackson writes it."""
     if isinstance(value, dict):
         return "{" + ",".join([f"{_string(name)}:{dump_json(item)}" for name, item in value.items()]) + "}"
     if isinstance(value, list):

@@ -105,7 +105,6 @@ Breaches: TypeAlias = Breach[Message] | BreachList[Message] | None
 
 
 def joined(breaches: "Sequence[Breaches[Message]]") -> "Breaches[Message]":
-    """Join in order, without copying."""
     parts = [part for part in breaches if part is not None]
     if not parts:
         return None

@@ -44,7 +44,6 @@ def explain(
         reference_texts: dependencies first.
         earlier: live versions, newest first.
         level: only the newest version counts unless it is transitive.
-        budget: what is left of the request's; by default a full one.
         parse: reads texts; a caching one saves most of the time.
     """
     if level is Level.NONE:

@@ -12,7 +12,6 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Continue from the highest id ever given; copy the references."""
     connection = op.get_bind()
     ids = op.create_table(
         "ids",
