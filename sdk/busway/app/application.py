@@ -335,7 +335,6 @@ class Application(TableDeclarations):
         return self._started_queues if self.is_running else []
 
     def open_output(self, topics: Collection[str], partition: int) -> OpenOutput | None:
-        """Return output that commits with these topics' exactly_once partition; None if it is not assigned."""
         worker = self.worker
         assigned = None if worker is None else worker.exactly_once_partition(topics, partition)
         if worker is None or worker.transactor is None or assigned is None:

@@ -175,7 +175,6 @@ class Relay:
                     self._woken.clear()
 
     async def _rest(self, connection: AsyncConnection) -> None:
-        """Wait for a notification, a hold's end, or the poll interval."""
         waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._woken.wait())]
         if self._listens:
             waits.append(asyncio.ensure_future(_notified(connection)))

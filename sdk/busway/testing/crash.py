@@ -34,8 +34,6 @@ def crash_points(*only: str) -> tuple[str, ...]:
 
 
 class Probe(Extension):
-    """An extension for watching and killing an app under test."""
-
     def __init__(self, clock: "Clock", app: Application) -> None:
         self.came = asyncio.Event()
         """Set once partitions were assigned since the last start."""
@@ -133,7 +131,6 @@ class Probe(Extension):
             await _either(self.came, self._app, f"app {self._app.name} was given no partitions")
 
     async def ready(self) -> None:
-        """Wait until the app has partitions; errors as in `first_of`."""
         if self._app.worker is not None:
             await first_of(self.came, self._app, f"app {self._app.name} was given no partitions")
 

@@ -107,7 +107,6 @@ class Attempts:
     # Reading
 
     async def read(self, item: InFlightRecord) -> ConsumerRecord[Any, Any] | None:
-        """Decode the record, waiting for the registry; None if it was dead-lettered instead."""
         if self._transactor is not None and (refused := self._transactor.refused(item)) is not None:
             await self.bury(item, refused, 1)
             return None

@@ -135,11 +135,6 @@ class GlobalTable(Rows[K, V], Extension):
     # Extension
 
     async def starting(self, app: RunningService) -> None:
-        """Create the topic, load it, and follow it from then on.
-
-        Raises:
-            BrokerError, ConnectionFailed: the topic is not available.
-        """
         self._moved, self._turn = (
             asyncio.Condition(),
             asyncio.Lock(),
@@ -182,7 +177,6 @@ class GlobalTable(Rows[K, V], Extension):
 
     @contextlib.asynccontextmanager
     async def _reading(self, app: RunningService) -> AsyncIterator[Consumer]:
-        """Open a consumer without a group that resumes at the last positions."""
         consumer = Consumer(
             self.topic.name,
             bootstrap_servers=app.bootstrap_servers,

@@ -302,7 +302,6 @@ class Table(HeldRows[K, V], Extension):
     # Extension
 
     async def starting(self, app: RunningService) -> None:
-        """Create the topic and compare its partitions with those of its sources; raises as `make_beside`."""
         self._sources = self._given or frozenset(topic.name for route in app.routes for topic in route.topics)
         if not self._sources:
             raise BadDeclaration(
@@ -340,7 +339,6 @@ class Table(HeldRows[K, V], Extension):
         return {}
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Stop changing the rows of these partitions; see `Copies.give_up`."""
         gone = {partition.partition for partition in partitions if partition.topic in self._sources} & self._held
         self._held -= gone
         for partition in gone:
@@ -348,7 +346,6 @@ class Table(HeldRows[K, V], Extension):
         self._copies.give_up(gone)
 
     def around(self, route: Route, call: Call) -> Call:
-        """Write a handler's changes when it returns, undo them when it fails, and lock its rows."""
         attempted = self._attempted(route, call)
         if self._lanes == 1 and route.ordering != "none":
             return attempted  # its own order already serialises calls for the same rows

@@ -158,7 +158,6 @@ def here_first() -> None:
 
 
 def attribute_of(target: str) -> Any:
-    """Return the object named `module:name`; `NoService` without one."""
     module_name, colon, name = target.partition(":")
     if not colon or not module_name or not name:
         raise NoService(f"{target}: give MODULE:NAME, such as shop.simulation:simulation")
