@@ -52,7 +52,7 @@ A supervisor may kill the process soon after (Kubernetes after 30 s).
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 """Transaction timeout, at most the session timeout; `producer={"transaction_timeout_ms": …}` overrides it.
 
-A killed process's transaction blocks readers of committed records for this long.
+A killed process's transaction blocks readers for this long.
 """
 _LEAST_S: Final = 1.0
 """Minimum for each of these steps, even after the time is used up."""

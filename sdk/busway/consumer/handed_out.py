@@ -30,7 +30,7 @@ class Place(Protocol):
         """Treat what was handed out as committed."""
 
     def committing(self, partitions: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
-        """Return those of these partitions (default all) with a commit in progress."""
+        """Return partitions (of these, or all) with a commit in progress."""
 
     def member(self) -> GroupMetadata:
         """Return the current identity of the member."""

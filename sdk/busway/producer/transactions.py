@@ -146,7 +146,6 @@ class Transactions:
         return self._requests.fenced_text()
 
     def fail(self, problem: BuswayError) -> None:
-        """Fail the transaction or the producer, and all unsent records."""
         final = isinstance(problem, TransactionFailed) and not isinstance(problem, TransactionAbortable)
         if self._state is State.OVER or (not final and not self.sends):
             return

@@ -5,8 +5,7 @@ Not here: the tables (`tables`), sending (`outbox`), retries of database calls (
 
 A handler's transaction first inserts the row (group, topic, partition, offset); a conflict means a duplicate. So a
 record is handled once even if its offset was never committed or two instances have it: the second waits on the primary
-key until the first commits (a duplicate) or rolls back (then it handles the record). SQLite's single writer has the
-same effect.
+key until the first commits (a duplicate) or rolls back (then it handles the record).
 
 Rows may be inserted in any order, as handlers run concurrently and keys wait for retries. After the group's commit one
 transaction raises the partition's floor and deletes the rows below; records below it are duplicates, too. The floor is
@@ -358,10 +357,7 @@ class Sql(Extension):
         return _Settled(position=position, changed=cut)
 
     async def _recreated(self, reader: str, partition: TopicPartition) -> bool:
-        """Return whether a partition that went back had to lose rows.
-
-        That happens when its topic was deleted and created again, or lost its tail.
-        """
+        """Return whether a partition that went back lost rows: its topic was recreated or lost its tail."""
         if self._app is None:
             return False
         settled = (await self._settle(reader, [partition])).get(partition)

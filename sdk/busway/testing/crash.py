@@ -95,9 +95,8 @@ class Probe(Extension):
     async def _kill(self) -> None:
         """End the app without draining, flushing, committing or leaving its group.
 
-        Handlers are cancelled where they wait, the closest a coroutine gets to being killed; a handler in a thread runs
-        to its end. Extensions are stopped after the connections are gone, so they save nothing. An admin call removes
-        the member from the group.
+        Handlers are cancelled where they wait; one in a thread runs to its end. Extensions are stopped after the
+        connections are gone, so they save nothing.
         """
         app = self._app
         assert app.worker is not None

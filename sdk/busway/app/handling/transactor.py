@@ -7,7 +7,7 @@ While one transaction commits, handlers continue and their output is queued for 
 left to be handled, after `INTERVAL_S` at the latest, and is open only while its records are sent: readers of committed
 records wait for no handler, and handlers for no commit.
 
-Output enters transactions as a whole, in the order in which calls returned: records, table rows, and the offsets of the
+Output enters transactions as a whole, in the order of the calls' returns: records, table rows, and the offsets of the
 handled records under the member's current id and generation (KIP-447). A fenced member commits nothing, so a process
 that was frozen has no visible writes.
 

@@ -22,7 +22,7 @@ need a row's events in order, as records of one key are; a handler that keeps ro
 Handlers of a table lock rows (`row_locks`), each call from its first line until its rows are sent: the rows of its
 record's key or, with `ordering="partition"` and in batches, all of the partition. So the log has the order of the
 decisions, and no call sees another's unfinished changes. A handler must not wait for another handler of the same rows.
-Reads and changes outside of handlers take no lock.
+Outside of handlers nothing is locked.
 """
 
 import asyncio
@@ -151,7 +151,6 @@ class Table(HeldRows[K, V], Extension):
         In a handler it is written when that returns, and undone if it fails; elsewhere, wait for the acknowledgement.
 
         Args:
-            key, value: the row.
             partition: of a new row, to keep it in its event's partition; by default chosen by the key. An existing row
                 stays where it is.
 

@@ -40,10 +40,6 @@ class NoService(BuswayError):
 class Service:
     """A service that can be made many times.
 
-    Args:
-        environment: variables of an instance; `{instance}` in a value is replaced by its name.
-        prepare: called with each new app before it starts.
-
     Attributes:
         app: an instance that never runs; gives its topics to senders and readers.
 
