@@ -59,7 +59,6 @@ class ClusterClient:
 
     Args:
         bootstrap_servers: initial addresses, tried again after a restart of the whole cluster.
-        client_id: sent to the brokers.
         request_timeout_s: for each response.
         create_topics: brokers may auto-create requested topics.
         security: TLS and SASL of all connections.

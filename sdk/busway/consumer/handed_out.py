@@ -133,7 +133,6 @@ class HandedOut:
                 known.is_open = False
 
     def keep(self, topics: Collection[str]) -> None:
-        """Forget unassigned partitions of topics other than these."""
         for partition in [partition for partition in self._handed if partition.topic not in topics]:
             if self._consumer.tenure(partition) is None:
                 del self._handed[partition]
@@ -157,7 +156,6 @@ class HandedOut:
         return gone
 
     def of_replaced_topics(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return partitions whose last records are of a topic recreated since."""
         return [
             partition
             for partition in partitions

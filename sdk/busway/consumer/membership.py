@@ -25,7 +25,6 @@ class Membership:
         return tuple(self._tenures)
 
     def own(self, partitions: Iterable[TopicPartition]) -> None:
-        """Replace the owned partitions; kept ones keep their tenure."""
         self._tenures = {partition: self._tenures.get(partition) or next(self._numbers) for partition in partitions}
 
     def tenure(self, partition: TopicPartition) -> int | None:

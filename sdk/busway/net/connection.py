@@ -75,8 +75,6 @@ class Connection:
     """A connection to a broker.
 
     Args:
-        host, port: the broker's address.
-        client_id: sent with every request.
         timeout_s: for connecting, and by default for each response.
         security: TLS and SASL; None is plain text.
     """

@@ -1,7 +1,7 @@
 """Garbage collection of long-running processes.
 
 The collector runs in the allocating thread, the event loop's: by default after every 700 surviving objects, and over
-all objects when a quarter of them is new.
+all objects when a quarter of them is new. It frees little of what a server allocates.
 """
 
 import gc

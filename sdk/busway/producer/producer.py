@@ -37,7 +37,6 @@ class Producer:
 
     Args:
         bootstrap_servers: `host:port`, several with commas or as a list.
-        client_id: sent to the brokers.
         options: the fields of `ProducerOptions` and of `SecurityOptions`, or `security`, such an object.
     """
 

@@ -5,7 +5,8 @@ Not here: the tables (`tables`), sending (`outbox`), retries of database calls (
 
 A handler's transaction first inserts the row (group, topic, partition, offset); a conflict means a duplicate. So a
 record is handled once even if its offset was never committed or two instances have it: the second waits on the primary
-key until the first commits (a duplicate) or rolls back (then it handles the record).
+key until the first commits (a duplicate) or rolls back (then it handles the record). SQLite's single writer has
+the same effect.
 
 Rows may be inserted in any order, as handlers run concurrently and keys wait for retries. After the group's commit one
 transaction raises the partition's floor and deletes the rows below; records below it are duplicates, too. The floor is

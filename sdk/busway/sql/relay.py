@@ -225,7 +225,6 @@ class Relay:
         return select(self._table).where(*conditions).order_by(columns.position).limit(ROUND_ROWS)
 
     async def _publish(self, producer: Producer, chain: Sequence[Row[Any]]) -> list[int]:
-        """Publish rows of one key in order up to the first failure; return acknowledged positions."""
         done = []
         for row in chain:
             try:

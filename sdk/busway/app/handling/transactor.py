@@ -364,7 +364,6 @@ class Transactor:
     # Failures
 
     async def _aborted(self, problem: BuswayError) -> None:
-        """Abort; requeue the output, except for revoked partitions."""
         try:
             await self.producer.abort_transaction()
         except (BrokerError, ConnectionFailed, RequestTimedOut) as unanswered:
@@ -401,7 +400,6 @@ class Transactor:
             self._refused[where] = problem
 
     async def _restart_partitions(self, problem: BuswayError) -> None:
-        """Restart all partitions from their committed offsets, with a new producer."""
         logger.warning("all partitions restart from their committed offsets, with a new producer: %s", problem)
         self.outcomes.renewed += 1
         self.outcomes.failed(problem)

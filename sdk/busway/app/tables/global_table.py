@@ -3,8 +3,7 @@
 Here: loading it, following it in the background, writing to it.
 Not here: rows (`rows`), rows divided among the instances (`table`).
 
-It is for data that every instance needs and few change: prices, zones, switches. Readers lag behind writers by the time
-of a fetch.
+It is for data that every instance needs and few change. Readers lag behind writers by the time of a fetch.
 """
 
 import asyncio

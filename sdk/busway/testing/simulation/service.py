@@ -147,7 +147,6 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def here_first() -> None:
-    """Make modules of the current directory importable, as `busway run` does."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
