@@ -144,7 +144,6 @@ class ShareConsumerOptions:
     """Options of a share consumer.
 
     Attributes:
-        group_id: the share group.
         acknowledgement_mode: explicit: `acknowledge` each record. implicit: the next `getmany`, or `commit`, accepts
             the last one's records.
         acquire_mode: batch_optimized takes whole batches, fastest for small records. record_limit never takes more than
@@ -154,7 +153,6 @@ class ShareConsumerOptions:
             fetch_max_wait_ms behind an empty fetch.
         check_crcs: verify the checksum of every batch.
         max_poll_interval_ms: a member that requests no records for so long leaves its group until it does.
-        client_rack: rack of this client.
         request_timeout_ms: limit on a response.
     """
 
@@ -218,7 +216,6 @@ def _fit_protocol(given: Mapping[str, Any]) -> None:
 
 
 def _check(options: ProducerOptions | ConsumerOptions | ShareConsumerOptions) -> None:
-    """Check each option against its annotated type and bounds."""
     for name, hint in get_type_hints(type(options), include_extras=True).items():
         kind, *bounds = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         value = getattr(options, name)

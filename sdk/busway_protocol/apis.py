@@ -156,7 +156,6 @@ APIS: Final[Mapping[ApiKey, Api]] = _collect()
 
 
 def api(key: int) -> Api:
-    """Return the API of a key; raise `KeyError`."""
     return APIS[ApiKey(key)] if key in APIS else _unknown(key)
 
 

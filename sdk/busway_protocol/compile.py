@@ -465,7 +465,6 @@ class _Encoder(_Source):
         self.put(f"else: w += _uvarint({length})")
 
     def null(self, field: Field, value: str, flexible: bool, code: str) -> None:
-        """Generate the branch for null; open the other."""
         self.put(f"if {value} is None:")
         if not field.nullable(self.version):
             self.put(f"    _refuse({self.cls.__name__!r}, {field.name!r}, {self.version}, 'null')")
@@ -573,7 +572,6 @@ def _element(field: Field) -> Field:
 
 
 def _records(value: Buffer | list[Buffer]) -> tuple[int, list[Buffer]]:
-    """Return the size in bytes and the pieces of a records field."""
     pieces = value if isinstance(value, list) else [value]
     return sum(map(len, pieces)), pieces
 

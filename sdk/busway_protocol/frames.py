@@ -56,5 +56,4 @@ class FrameReader:
 
 
 def frame_header(size: int) -> bytes:
-    """Return the prefix of a frame of `size` bytes."""
     return size.to_bytes(SIZE_BYTES, "big")

@@ -1,8 +1,7 @@
 """The machine as an interface, except event loop and files.
 
 Here: `Machine`: clocks, identifiers and random numbers.
-Not here: the real one (`busway.net.machine`) and the simulated one. Timers, connections and threads belong to the event
-loop. Code that reads another clock cannot be simulated under a seed.
+Not here: the real one (`busway.net.machine`) and the simulated one. Code that reads another clock cannot be simulated under a seed.
 """
 
 from collections.abc import Callable, MutableSequence

@@ -25,7 +25,6 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """Return the partition of a key, out of `partitions`."""
     hashed = _remembered(key) if type(key) is bytes and len(key) <= _REMEMBERED_BYTES_MAX else murmur2(key)
     return (hashed & 0x7FFFFFFF) % partitions
 

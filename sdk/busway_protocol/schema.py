@@ -3,7 +3,8 @@
 Here: the decorators `message` and `struct`, and `Field`, one annotation's meaning.
 Not here: code generation (`compile`), the list of APIs (`apis`).
 
-As in Kafka, one class serves all versions of a message: only the codec depends on the version. Classes have slots and
+Layouts and names of fields are those of Kafka 4.3.1. One class serves all versions of a message: only the codec depends
+on the version. Classes have slots and
 keyword arguments; unknown tagged fields are kept in `unknown_tags` and written back (KIP-482).
 """
 

@@ -3,7 +3,7 @@
 Here: aliases such as `Int32`, entity types such as `TopicName`, markers such as `since`.
 Not here: reading them (`schema`), generating code (`compile`).
 
-An example: `group_instance_id: Annotated[NullableStr, since(3)] = None` is a `str | None` to a type checker, and a
+`group_instance_id: Annotated[NullableStr, since(3)] = None` is a `str | None` to a type checker, and a
 nullable string from version 3 on to the compiler.
 """
 

@@ -92,7 +92,6 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
 
     Args:
         bootstrap_servers: `host:port`, several with commas or as a list.
-        client_id: sent to the brokers.
         request_timeout_ms: for each response.
         options: the fields of `SecurityOptions`, or `security`, such an object.
     """

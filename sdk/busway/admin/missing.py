@@ -37,7 +37,6 @@ class Client(Protocol):
 
 
 async def create_missing(client: Client, topics: Sequence[NewTopic]) -> None:
-    """Create those of these topics that are missing; raise `BrokerError`, `ConnectionFailed`."""
     if not topics:
         return
     async with Admin(client.bootstrap_servers, client_id=client.name, security=client.security) as admin:

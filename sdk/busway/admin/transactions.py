@@ -286,7 +286,6 @@ class TransactionsAdmin:
                     _check(partition_answer.error_code, f"{topic}-{partition_index}")
 
     async def _ask_coordinator_of(self, transactional_id: str, message: Any, code_of: Any) -> tuple[int, Any]:
-        """Return the coordinator and its response; retry while it loads, moves or ends the transaction."""
         timer = RetryTimer(self._cluster.backoff(), self._cluster.timeout_s)
         while True:
             node_id = await self._cluster.find_coordinator(transactional_id, CoordinatorKind.TRANSACTION)

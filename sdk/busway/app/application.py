@@ -52,7 +52,7 @@ A supervisor may kill the process soon after (Kubernetes after 30 s).
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 """Transaction timeout, at most the session timeout; `producer={"transaction_timeout_ms": …}` overrides it.
 
-A killed process's transaction blocks readers of committed records for this long.
+A killed process's transaction blocks readers for this long.
 """
 _LEAST_S: Final = 1.0
 """Minimum for each of these steps, even after the time is used up."""
@@ -335,7 +335,6 @@ class Application(TableDeclarations):
         return self._started_queues if self.is_running else []
 
     def open_output(self, topics: Collection[str], partition: int) -> OpenOutput | None:
-        """Return output that commits with these topics' exactly_once partition; None if it is not assigned."""
         worker = self.worker
         assigned = None if worker is None else worker.exactly_once_partition(topics, partition)
         if worker is None or worker.transactor is None or assigned is None:

@@ -53,7 +53,6 @@ class OffsetSet:
         return OffsetSet(self.below, self._runs)
 
     def add(self, first: int, end: int | None = None) -> None:
-        """Add an offset, or all of [first, end)."""
         self._join([(first, first + 1 if end is None else end)])
 
     def update(self, other: "OffsetSet") -> None:
@@ -70,7 +69,6 @@ class OffsetSet:
 
     @property
     def text(self) -> str:
-        """Its runs beyond `below`; empty without any."""
         parts = self._parts()
         return _VERSION + ",".join(parts) if parts else ""
 

@@ -77,7 +77,6 @@ def _end_at_once(app: Served) -> None:
 
 
 async def _until(work: Coroutine[Any, Any, None], stopped: asyncio.Event) -> None:
-    """Await the work, or cancel it when `stopped` is set."""
     working, stop = asyncio.ensure_future(work), asyncio.ensure_future(stopped.wait())
     try:
         await asyncio.wait([working, stop], return_when=asyncio.FIRST_COMPLETED)

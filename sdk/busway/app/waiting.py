@@ -22,7 +22,6 @@ _NAMED_MAX: Final = 3
 
 
 async def explain_wait(app: RunningService, consumer: Consumer) -> None:
-    """Log the group's other members if no partition is assigned `WAIT_S` after the start."""
     await APP_TIME.sleep(WAIT_S)
     if consumer.assignment():
         return

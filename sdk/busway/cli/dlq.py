@@ -61,7 +61,6 @@ def _selection(
 
 
 def _selecting(limit: int | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the options of `_selection` after a command's topic; `limit` is the default of --limit."""
     options = {parameter.name: parameter for parameter in inspect.signature(_selection).parameters.values()}
     options["limit"] = options["limit"].replace(default=limit)
 
@@ -213,7 +212,6 @@ def discard(
 
 
 async def _check_there(letters: DeadLetters, topic: str, selection: DeadLetterSelection) -> None:
-    """Refuse an offset without a dead letter, done or open."""
     if selection.offset is None:
         return
     place = DeadLetterSelection(partition=selection.partition, offset=selection.offset)

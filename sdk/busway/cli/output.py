@@ -43,7 +43,6 @@ class CommandFailed(BuswayError):
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before deleting or discarding, unless `yes`."""
     if yes:
         return
     typer.echo(f"{question} [y/N]: ", nl=False, err=True)
@@ -152,7 +151,6 @@ def _cell(value: Any) -> str:
 
 
 def main_loop(app: Callable[[], object]) -> None:
-    """Run the command line; failures become one line and an exit code."""
     try:
         app()
     except BrokerError as problem:

@@ -80,7 +80,6 @@ class Stopping:
             self._signal(signal.SIGTERM)
 
     async def run(self, command: Command, parent_pipe: int, worker: int | None = None) -> "Child":
-        """Start a process."""
         environment = {**os.environ, _LIFELINE: str(parent_pipe)}
         if worker is not None:
             environment[WORKER] = str(worker)
@@ -104,7 +103,6 @@ class Child:
         self._children = children
 
     async def ended(self) -> int:
-        """Wait for its end; return the exit code, or a signal's negative number."""
         code = await self._process.wait()
         self._children.discard(self._process)
         return code
@@ -132,7 +130,6 @@ def parent_pipe() -> Iterator[int]:
 
 @contextlib.contextmanager
 def end_with_parent() -> Iterator[None]:
-    """Send SIGTERM to this process when its parent is gone."""
     if (given := os.environ.pop(_LIFELINE, None)) is None:  # popped: not for child processes of the service
         yield
         return

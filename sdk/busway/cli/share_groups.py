@@ -14,13 +14,11 @@ async def is_share_group(admin: Admin, group: str) -> bool:
 
 
 async def dead_letter_topic(admin: Admin, group: str) -> str | None:
-    """Return the group's dead-letter topic (KIP-1191); None without one."""
     setting = (await admin.describe_configs(group, kind=GROUP)).get("errors.deadletterqueue.topic.name")
     return (setting.value or None) if setting is not None else None
 
 
 async def share_group(admin: Admin, group: str) -> tuple[GroupDescription, list[dict[str, object]]]:
-    """Describe a group; rows have each partition's start offset, lag and members."""
     described = await admin.describe_share_group(group)
     offsets = await admin.list_share_group_offsets(group)
     partitions = {*offsets, *(partition for member in described.members for partition in member.partitions)}

@@ -50,7 +50,6 @@ def spark(
 
 
 def _jobs() -> str:
-    """List `busway_spark.jobs` with first docstring lines, without importing PySpark."""
     spec = importlib.util.find_spec("busway_spark.jobs")
     lines = ["Jobs, beside any module of your own with a main(argv):"]
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():

@@ -59,7 +59,6 @@ class ClusterClient:
 
     Args:
         bootstrap_servers: initial addresses, tried again after a restart of the whole cluster.
-        client_id: sent to the brokers.
         request_timeout_s: for each response.
         create_topics: brokers may auto-create requested topics.
         security: TLS and SASL of all connections.
@@ -202,7 +201,6 @@ class ClusterClient:
         return await connection.request(message)
 
     async def ask_controller(self, message: Any) -> Any:
-        """Send a request to the controller, or a broker that forwards to it."""
         if self.metadata.controller not in self.metadata.brokers:
             await self.refresh()
         return await self.ask_node(self.metadata.controller, message)
@@ -210,7 +208,6 @@ class ClusterClient:
     # Metadata
 
     async def refresh(self, *, every_topic: bool = False) -> None:
-        """Request metadata of the topics in use, or of all."""
         async with self._refreshing:
             names = None if every_topic else [MetadataRequestTopic(name=name) for name in sorted(self.topics)]
             request = MetadataRequest(topics=names, allow_auto_topic_creation=self._create_topics)

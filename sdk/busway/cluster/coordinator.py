@@ -37,7 +37,6 @@ class CoordinatorLink:
         return self._cluster.backoff()
 
     def forget(self) -> None:
-        """Find the coordinator again before the next request."""
         self._node = None
 
     async def connection(self, purpose: str) -> Connection:
@@ -70,7 +69,6 @@ class CoordinatorLink:
     async def ask(
         self, message: Any, *, purpose: str, timeout_s: float | None = None, at_most: int | None = None
     ) -> Any:
-        """Return the coordinator's response; raise as `connection`."""
         connection = await self.connection(purpose)
         node = self._node
         try:

@@ -71,7 +71,6 @@ class ClusterMetadata:
             )
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """Return the id of the partition's leader; None while unknown."""
         info = self.topics.get(topic)
         if info is None or not 0 <= partition < len(info.partitions):
             return None

@@ -90,7 +90,6 @@ class _Reader:
         self._name = f"{state.partition.topic}-{state.partition.partition}"
 
     async def fetch(self) -> PartitionData:
-        """Return the next response with batches; retry until the timeout."""
         timer = RetryTimer(self._cluster.backoff(), self._timeout_s)
         problem: BuswayError | None = None
         while not timer.is_expired:

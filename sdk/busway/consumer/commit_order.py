@@ -63,7 +63,6 @@ class CommitOrder:
 
     @contextmanager
     def begin(self, partitions: Iterable[TopicPartition]) -> Iterator[Commit]:
-        """Register a commit that takes these partitions over from earlier ones."""
         commit, own_partitions = Commit(), list(partitions)
         for partition in own_partitions:
             if (before := self._newest.get(partition)) is not None:

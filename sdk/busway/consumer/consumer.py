@@ -36,9 +36,8 @@ class Consumer(Positions):
     """Consumer of records, alone or as a member of a group.
 
     Args:
-        topics: to subscribe to at start.
+        topics: subscribed to at start.
         bootstrap_servers: `host:port`, several with commas or as a list.
-        client_id: sent to the brokers.
         listener: called when partitions are assigned, revoked or lost.
         options: the fields of `ConsumerOptions` and of `SecurityOptions`, or `security`, such an object.
     """

@@ -258,7 +258,6 @@ class Fetcher:
         return False
 
     def _apply_reset_policy(self, assigned: FetchPosition) -> None:
-        """Apply the reset policy to an offset that is not in the log."""
         if assigned.buffered:
             # Hand out what is buffered first: the reader may never reach the missing offset.
             self._put_off([assigned])
@@ -379,7 +378,6 @@ class Fetcher:
         return taken
 
     async def arrival(self, timeout_s: float | None, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Wait for data, at most until the timeout."""
         self._arrived.clear()
         wanted = set(partitions)
         if self._problem is not None or any(

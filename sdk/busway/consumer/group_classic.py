@@ -115,7 +115,6 @@ class ClassicMember(GroupMember):
         self._heartbeat_thread.start(heartbeat_loop, self._on_response)
 
     async def _join(self) -> None:
-        """Run one rebalance: revoke if eager, join, sync, take over."""
         self._rejoin, self._heartbeat_error = False, None
         membership = self.membership
         await self._cluster.ensure_topics(self._topics)

@@ -30,7 +30,7 @@ class Place(Protocol):
         """Treat what was handed out as committed."""
 
     def committing(self, partitions: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
-        """Return those of these partitions (default all) with a commit in progress."""
+        """Return partitions (of these, or all) with a commit in progress."""
 
     def member(self) -> GroupMetadata:
         """Return the current identity of the member."""
@@ -133,7 +133,6 @@ class HandedOut:
                 known.is_open = False
 
     def keep(self, topics: Collection[str]) -> None:
-        """Forget unassigned partitions of topics other than these."""
         for partition in [partition for partition in self._handed if partition.topic not in topics]:
             if self._consumer.tenure(partition) is None:
                 del self._handed[partition]
@@ -157,7 +156,6 @@ class HandedOut:
         return gone
 
     def of_replaced_topics(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return partitions whose last records are of a topic recreated since."""
         return [
             partition
             for partition in partitions

@@ -83,7 +83,6 @@ class CoordinatorContact:
         return code, answer, code.text
 
     def heartbeat_failed(self, why: str) -> float:
-        """Forget the coordinator and return the delay before the retry."""
         self._coordinator.forget()
         if not self._failing:
             logger.warning(

@@ -53,7 +53,6 @@ class HeartbeatSession:
         self._woken.set()
 
     def has(self, share: Share, done: bool) -> None:
-        """Set the owned partitions; send them at once if `done`."""
         self.state.has(share, done=done)
         if done:
             self._woken.set()

@@ -110,7 +110,6 @@ class HeartbeatThread:
             self._loop.call_soon_threadsafe(self._drop)
 
     async def close(self, last: Callable[[Coordinator], Awaitable[None]] | None = None) -> None:
-        """Release all resources, after `last` on the heartbeat connection if it exists."""
         loop, self._loop = self._loop, None
         if loop is None:
             return

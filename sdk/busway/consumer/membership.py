@@ -25,11 +25,9 @@ class Membership:
         return tuple(self._tenures)
 
     def own(self, partitions: Iterable[TopicPartition]) -> None:
-        """Replace the owned partitions; kept ones keep their tenure."""
         self._tenures = {partition: self._tenures.get(partition) or next(self._numbers) for partition in partitions}
 
     def tenure(self, partition: TopicPartition) -> int | None:
-        """Return a number that is constant while the partition stays owned, else None."""
         return self._tenures.get(partition)
 
     def forget(self, *, identity: bool) -> None:

@@ -52,7 +52,6 @@ class OffsetLookup:
     async def ends(
         self, partitions: Iterable[TopicPartition], which: int, *, open_too: bool = False
     ) -> dict[TopicPartition, int]:
-        """Return offsets of the end -1 or -2; otherwise as `until_answered`."""
         offsets = await self.until_answered(dict.fromkeys(partitions, which), open_too=open_too)
         return {partition: answer.offset for partition, answer in offsets.items() if answer is not None}
 

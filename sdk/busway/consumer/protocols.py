@@ -25,7 +25,6 @@ _CLIENT_MADE_IDS: Final = 1
 async def group_member(
     cluster: ClusterClient, options: ConsumerOptions, *, connect: Callable[[], ClusterClient], listener: Listener
 ) -> GroupMember:
-    """Create the group member that the options describe."""
     wanted = options.group_protocol
     both_are_set = wanted == "auto" and options.partition_assignment_strategy != USUAL_STRATEGIES
     assignor = None if both_are_set else options.group_remote_assignor

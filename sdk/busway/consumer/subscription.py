@@ -61,7 +61,6 @@ class FetchPosition:
         return f"{self.partition.topic}-{self.partition.partition}"
 
     def seek(self, offset: int) -> None:
-        """Continue at `offset` and drop what was fetched."""
         self.position = self.fetch_position = offset
         self.gone = self.reset_at = None
         self.uncommitted_reset = False

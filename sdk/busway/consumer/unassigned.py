@@ -21,7 +21,6 @@ _STABLE: Final = "Stable"
 
 
 def unassigned(counts: Mapping[str, int], assignments: Iterable[bytes]) -> list[TopicPartition]:
-    """Return the partitions in no assignment; `counts` are partitions per topic."""
     shared = {partition for assignment in assignments for partition in decode_assignment(assignment)}
     every = (
         TopicPartition(topic, partition_index) for topic in sorted(counts) for partition_index in range(counts[topic])

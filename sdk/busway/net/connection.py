@@ -75,8 +75,6 @@ class Connection:
     """A connection to a broker.
 
     Args:
-        host, port: the broker's address.
-        client_id: sent with every request.
         timeout_s: for connecting, and by default for each response.
         security: TLS and SASL; None is plain text.
     """
@@ -111,7 +109,6 @@ class Connection:
 
     @property
     def waiting(self) -> int:
-        """Number of pending requests."""
         return len(self._waiting) + len(self._held or ())
 
     async def connect(self) -> None:
@@ -158,8 +155,6 @@ class Connection:
         return transport
 
     async def _authenticate(self, security: ClientSecurity) -> None:
-        """Authenticate, and set when to do it again."""
-
         async def ask(message: Any) -> Any:
             key = ApiKey(type(message).message_info.api_key)
             return await self._send(key, self.version(key), message)
@@ -223,7 +218,7 @@ class Connection:
     ) -> Any:
         """Send a request in the highest common version and wait for its response.
 
-        `at_most` is the highest version; `answer` is False for a request without a response (Produce with acks 0).
+        `answer` is False for a request without a response (Produce with acks 0).
         """
         key = ApiKey(type(message).message_info.api_key)
         return await self._send(key, self.version(key, at_most), message, timeout_s, answer=answer)

@@ -77,7 +77,6 @@ class Connection(H11Protocol):
         return self.is_quiet and not self.transport.is_closing()
 
     def is_late(self, now: float) -> bool:
-        """Return whether the client exceeded a limit for its request or for reading the response."""
         patience = self._patience
         unread = self.transport.get_write_buffer_size()
         if not 0 < self.unread <= unread:
@@ -113,7 +112,6 @@ def close_late(connections: Collection[Any], now: float) -> None:
 
 
 def _make_room(connections: Collection[Any], new: Connection, most: int) -> None:
-    """Close one connection beyond the limit: the longest quiet one, else the new one."""
     if len(connections) <= most:
         return
     quiet = [

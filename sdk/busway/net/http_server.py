@@ -46,10 +46,8 @@ async def serving(
     At the end, received requests are answered, then connections end and the socket is closed.
 
     Args:
-        asgi: the application.
         bound: from `listening.bind`; owned by this server.
         grace_s: requests that take longer at the end are cancelled.
-        patience: limits for clients.
 
     Raises:
         CannotListen: the application could not start.

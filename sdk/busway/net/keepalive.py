@@ -1,8 +1,7 @@
 """TCP keepalive: detection of dead peers.
 
 Not here: reactions (`connection`). A host without power, or a firewall that drops a connection, sends nothing, and some
-responses may take as long as a rebalance (JoinGroup). Kafka's clients enable keepalive too, but with the operating
-system's two hours before the first probe.
+responses may take as long as a rebalance (JoinGroup).
 """
 
 import contextlib

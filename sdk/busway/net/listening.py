@@ -42,7 +42,7 @@ async def bind(host: str, port: int, *, subject: str) -> socket.socket:
     Args:
         host: an address or name of this machine; IPv4 addresses of a name come before IPv6.
         port: 0 takes a free one.
-        subject: subject of the error text.
+        subject: of the error text.
 
     Raises:
         CannotListen: the port is taken or not permitted, or the host is not this machine's or does not resolve.

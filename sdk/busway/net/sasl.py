@@ -71,7 +71,6 @@ class ClientSecurity:
         return Scram(options.sasl_mechanism, options.sasl_plain_username, options.sasl_plain_password, nonce)
 
     def forget_token(self) -> None:
-        """Drop a token that was refused."""
         self._token = None
 
     async def _current_token(self) -> str:

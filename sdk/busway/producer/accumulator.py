@@ -152,7 +152,6 @@ class Accumulator:
         return opened or builder.size_bytes >= queue.batch_size
 
     def common(self, partition: Partition, timestamp_ms: int, make_future: Callable[[], Any]) -> Any:
-        """Return the batch's shared future, extended to the last record."""
         batch = self._queues[partition].batches[-1]
         if batch.common is None:
             batch.common = make_future()
@@ -233,7 +232,6 @@ class Accumulator:
         queue.retry_at = at
 
     def retry_renewed(self, batch: Batch, at: float, *, identity: bool = False) -> None:
-        """Send an unwritten batch again, under the next epoch or another producer id."""
         self.retry(batch, at)
         batch.uncertain = False
         self._queues[batch.partition].renew(identity=identity)

@@ -37,7 +37,6 @@ class Producer:
 
     Args:
         bootstrap_servers: `host:port`, several with commas or as a list.
-        client_id: sent to the brokers.
         options: the fields of `ProducerOptions` and of `SecurityOptions`, or `security`, such an object.
     """
 
@@ -225,15 +224,15 @@ class Producer:
     ) -> "list[asyncio.Future[RecordMetadata]]":
         """Send many records to one partition, in order, far cheaper than by `send`.
 
-        Waits and fails as `send` does; earlier records are sent even if `records` raises. A record is taken from
-        `records` when the buffer has room, and appended without an await in between.
+        Waits and fails as `send` does; earlier records are sent even if `records` raises. A record is taken when the
+        buffer has room, and appended without an await in between.
 
         Args:
             records: (key, value, headers); the same headers tuple as before is not encoded again.
             linger: whether the last batch waits for more records, as in `send`.
 
         Returns:
-            A future for each batch, done when it is acknowledged, with the metadata of the first of them in it.
+            A future for each batch, as of `send_among`.
         """
         transaction = self._check_running()
         if topic not in self._cluster.metadata.topics:
@@ -323,9 +322,6 @@ class Producer:
         **options: Unpack[SendOptions],
     ) -> RecordMetadata:
         """Send a record and wait for its acknowledgement.
-
-        Args:
-            options: as for `send`.
 
         Raises:
             DeliveryFailed: it was not acknowledged in time.

@@ -284,7 +284,6 @@ class Sender:
     def _retry(
         self, batch: Batch, now: float, problem: BuswayError, *, renewed: bool = False, identity: bool = False
     ) -> None:
-        """Retry the batch soon, if need be under the next epoch or another producer id."""
         batch.problem = problem
         if isinstance(problem, BrokerError):
             serious = (
@@ -345,7 +344,6 @@ class Sender:
                 waiter.exception()  # mark as retrieved: asyncio warns about futures that are not awaited
 
     async def flush(self) -> None:
-        """Send without linger until every record is acknowledged or has failed."""
         self._accumulator.flushing += 1
         self.wake()
         try:

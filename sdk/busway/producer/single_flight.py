@@ -32,7 +32,6 @@ class SingleFlight:
     def begin(
         self, what: str, operation: Callable[[], Awaitable[None]], now: float, *, rest_s: float = RETRY_S
     ) -> None:
-        """Run a lookup unless one of its kind is running or ended within `rest_s`."""
         if now >= self._not_before.get(what, 0.0):
             self._not_before[what] = math.inf
             self._spawn(self._run(what, operation, rest_s))

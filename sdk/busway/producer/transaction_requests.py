@@ -306,7 +306,6 @@ class TransactionRequests:
 
 
 def _worst(numbers: Iterable[int]) -> ErrorCode:
-    """Return the code that decides: a permanent error, else a retriable one."""
     retriable = other = ErrorCode.NONE
     for code in map(error_for, numbers):
         if code.retriable:

@@ -95,7 +95,6 @@ class Transactions:
         raise InvalidTransactionState("this producer sends in transactions only: `async with producer.transaction():`")
 
     def require(self, number: int) -> None:
-        """Check after a wait that this transaction is still open; raise as `require_open`."""
         if self.require_open() != number:
             raise InvalidTransactionState("the transaction that this belonged to has ended meanwhile")
 
@@ -120,7 +119,6 @@ class Transactions:
         self._started = True
 
     async def add(self, partitions: Collection[Partition]) -> None:
-        """Add partitions; an error fails the transaction."""
         async with self._asking:
             wanted = [partition for partition in partitions if self.lacks(partition)]
             if not wanted or not self.sends:
@@ -146,7 +144,6 @@ class Transactions:
         return self._requests.fenced_text()
 
     def fail(self, problem: BuswayError) -> None:
-        """Fail the transaction or the producer, and all unsent records."""
         final = isinstance(problem, TransactionFailed) and not isinstance(problem, TransactionAbortable)
         if self._state is State.OVER or (not final and not self.sends):
             return

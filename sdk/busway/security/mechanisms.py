@@ -44,7 +44,6 @@ class Plain:
         self.complete = False
 
     def step(self, challenge: bytes) -> bytes | None:
-        """See `Exchange.step`."""
         if self.complete:
             return None
         self.complete = True

@@ -26,15 +26,15 @@ class SecurityOptions:
         ssl_cafile: PEM file of trusted certificate authorities; by default those of the operating system.
         ssl_certfile: PEM file of the client's certificate and its chain (mutual TLS).
         ssl_keyfile: PEM file of the client's private key; by default ssl_certfile.
-        ssl_password: password of the private key.
+        ssl_password: of the private key.
         ssl_check_hostname: the certificate must be for the host that is connected to.
         sasl_mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.
-        sasl_plain_username, sasl_plain_password: credentials of PLAIN and SCRAM.
+        sasl_plain_username, sasl_plain_password: of PLAIN and SCRAM.
         sasl_oauth_token_provider: function, also async, that returns a token for OAUTHBEARER.
         sasl_oauthbearer_token_endpoint_url: where a token is requested with the client's credentials (RFC 6749, 4.4).
         sasl_oauthbearer_client_credentials_client_id: the client's name at the identity provider.
         sasl_oauthbearer_client_credentials_client_secret: its secret.
-        sasl_oauthbearer_scope: scope of the requested token.
+        sasl_oauthbearer_scope: of the requested token.
     """
 
     security_protocol: Protocol = "PLAINTEXT"

@@ -136,7 +136,7 @@ class AvroCodec(Generic[T]):
     def decode(self, data: bytes | memoryview, schema_id: int, start: int = 0) -> T:
         """Decode the body at `start`, written with that id's schema.
 
-        Raise `Undecodable` if it is damaged, or the schemas do not match.
+        Raise `Undecodable` if it is damaged or does not match.
         """
         try:
             return self._read(data, self._writers[schema_id], start)

@@ -19,10 +19,6 @@ def frame(schema_id: int) -> bytes:
 
 
 def unframe(data: bytes | memoryview) -> int:
-    """Return the schema id; the body begins at `FRAME_BYTES`.
-
-    Raise `NotFramed` if the bytes are too short or do not begin with zero.
-    """
     if len(data) < FRAME_BYTES:
         raise NotFramed(
             f"{len(data)} bytes are too few for a schema id; the value was not written through a schema registry"

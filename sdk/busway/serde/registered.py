@@ -40,10 +40,6 @@ class RegisteredAvro:
         self._known: dict[bytes, int] = {}
 
     async def prepare(self, topic: str) -> None:
-        """Register the schema for a topic.
-
-        Raise `RegistryUnreachable`, or `RegistryRefused` if incompatible, or with `register` off not registered.
-        """
         subject = self._naming(topic, self._part, self._codec.name)
         schema_id = await self._id(subject)
         self._codec.add_writer(schema_id, self._codec.schema_text)

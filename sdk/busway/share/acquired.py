@@ -135,7 +135,6 @@ class Acquired:
             taken.problem = self._damaged(str(problem or "a batch is cut off"), released, "released")
 
     def _cut(self, up_to: int | None, kind: int) -> list[Range]:
-        """Remove and return the acquired offsets up to `up_to`, inclusive; None for all."""
         result: list[Range] = []
         while self._ranges and (up_to is None or self._ranges[0][0] <= up_to):
             first, last, count = self._ranges.popleft()

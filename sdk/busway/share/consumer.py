@@ -36,10 +36,7 @@ class ShareConsumer:
     until it was delivered as often as the broker allows (5 times by default). Records have no order.
 
     Args:
-        topics: whose records to take.
         bootstrap_servers: `host:port`, several with commas or as a list.
-        group_id: the share group.
-        client_id: sent to the brokers.
         options: the fields of `ShareConsumerOptions` and of `SecurityOptions`, or `security`, such an object.
     """
 

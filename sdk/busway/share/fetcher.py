@@ -79,7 +79,6 @@ class ShareFetcher:
                 leader.end()
 
     def _step(self) -> float | None:
-        """Start requests that are due; return the seconds until the next, None until woken."""
         if self._closing:
             return None
         now = REAL_TIME.now_s()

@@ -54,7 +54,6 @@ class AcknowledgementSet:
         return any(word.kind == RENEW for word in self.words.values())
 
     def batches(self) -> list[AcknowledgementBatch]:
-        """Convert to batches of the request: in order, each offset once."""
         result: list[AcknowledgementBatch] = []
         for _, word in sorted(self.words.items()):
             before = result[-1] if result else None
@@ -145,7 +144,6 @@ class HeldPartition:
             self.until_s[offset] = until_s
 
     def delivered(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Drop earlier locks of redelivered offsets and fail their acknowledgements."""
         firsts = [first for first, _ in ranges]
 
         def is_in(first: int, last: int) -> bool:

@@ -36,7 +36,6 @@ AssignedIds = frozenset[tuple[UUID, int]]
 
 
 def new_member_id() -> str:
-    """Generate a random UUID in Kafka's notation, without a leading dash."""
     while True:
         text = base64.urlsafe_b64encode(current_machine().uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):

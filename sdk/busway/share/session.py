@@ -43,7 +43,6 @@ class ShareSession:
         self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
 
     def ended(self) -> None:
-        """Record the end; the next fetch opens a new session."""
         self.epoch = NEW
         self.partitions.clear()
 

@@ -1,7 +1,6 @@
 """Inbox and outbox in a service's database: records handled once, and sent only on commit.
 
-The names listed here are public. They need the `sql` extra (`postgres` for PostgreSQL), which `import busway` does not
-load.
+They need the `sql` extra (`postgres` for PostgreSQL).
 """
 
 from busway.extras import need

@@ -5,8 +5,8 @@ Not here: the tables (`tables`), sending (`outbox`), retries of database calls (
 
 A handler's transaction first inserts the row (group, topic, partition, offset); a conflict means a duplicate. So a
 record is handled once even if its offset was never committed or two instances have it: the second waits on the primary
-key until the first commits (a duplicate) or rolls back (then it handles the record). SQLite's single writer has the
-same effect.
+key until the first commits (a duplicate) or rolls back (then it handles the record). SQLite's single writer has
+the same effect.
 
 Rows may be inserted in any order, as handlers run concurrently and keys wait for retries. After the group's commit one
 transaction raises the partition's floor and deletes the rows below; records below it are duplicates, too. The floor is
@@ -198,7 +198,6 @@ class Sql(Extension):
     async def _claim(
         self, reader: str, partition: TopicPartition, offset: int, seen: _Seen
     ) -> tuple[AsyncConnection | None, AsyncExitStack]:
-        """Return a connection in a transaction, None for a duplicate, and the stack that closes it."""
         row = {"group_id": reader, "topic": partition.topic, "partition": partition.partition}
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(self._engine.connect())
@@ -256,7 +255,6 @@ class Sql(Extension):
         self._topics.clear()
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Delete rows of deleted topics; return the database's positions if it decides them."""
         for partition in partitions:
             self._seen.pop(partition, None)
         assert self._app is not None
@@ -360,10 +358,7 @@ class Sql(Extension):
         return _Settled(position=position, changed=cut)
 
     async def _recreated(self, reader: str, partition: TopicPartition) -> bool:
-        """Return whether a partition that went back had to lose rows.
-
-        That happens when its topic was deleted and created again, or lost its tail.
-        """
+        """Return whether a partition that went back lost rows: its topic was recreated or lost its tail."""
         if self._app is None:
             return False
         settled = (await self._settle(reader, [partition])).get(partition)

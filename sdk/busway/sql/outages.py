@@ -53,12 +53,10 @@ def is_outage(problem: BaseException) -> bool:
 
 
 def is_broker_outage(problem: BaseException) -> bool:
-    """Return whether brokers cannot answer at present."""
     return isinstance(problem, BuswayError) and not (isinstance(problem, BrokerError) and not problem.retriable)
 
 
 def words(problem: BaseException) -> str:
-    """Return the first line of the driver's message, without the statement."""
     return str(getattr(problem, "orig", None) or problem).strip().splitlines()[0] if str(problem) else repr(problem)
 
 

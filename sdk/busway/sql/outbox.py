@@ -215,7 +215,6 @@ class Outbox(Extension):
         await self.close()
 
     async def settle(self) -> bool:
-        """Wait until every committed row is published, if this app publishes; return whether one was not."""
         waited = False
         while (relay := self._relay) is not None:
             relay.worked.clear()

@@ -175,7 +175,6 @@ class Relay:
                     self._woken.clear()
 
     async def _rest(self, connection: AsyncConnection) -> None:
-        """Wait for a notification, a hold's end, or the poll interval."""
         waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._woken.wait())]
         if self._listens:
             waits.append(asyncio.ensure_future(_notified(connection)))
@@ -226,7 +225,6 @@ class Relay:
         return select(self._table).where(*conditions).order_by(columns.position).limit(ROUND_ROWS)
 
     async def _publish(self, producer: Producer, chain: Sequence[Row[Any]]) -> list[int]:
-        """Publish rows of one key in order up to the first failure; return acknowledged positions."""
         done = []
         for row in chain:
             try:

@@ -39,7 +39,6 @@ class Holds:
         self._waits: dict[_What, tuple[int, float]] = {}
 
     def failed(self, topic: str, key: bytes | None, position: int, problem: Exception, now_s: float) -> float:
-        """Hold a failed row; return the seconds until its next attempt."""
         what: _What = topic
         if is_its_own(problem):
             record: _What = (topic, key) if key is not None else position

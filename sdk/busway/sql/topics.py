@@ -31,8 +31,6 @@ class TopicState:
 async def look_at(
     bootstrap_servers: Addresses, partitions: Sequence[TopicPartition], security: SecurityOptions
 ) -> dict[TopicPartition, TopicState]:
-    """Return the state of existing partitions; retries while brokers cannot answer."""
-
     async def ask() -> dict[TopicPartition, TopicState]:
         async with Admin(bootstrap_servers, client_id="busway-sql", security=security) as admin:
             topics = await admin.describe_topics()

@@ -395,7 +395,6 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def bus_on(cluster: Cluster, app: Application, *, clock: ClockName = "skip") -> AsyncIterator[TestBus]:
-    """Run the app on that broker and registry; otherwise as `running_test_bus`."""
     _refuse_running(app)
     with frozen_time() if clock == "manual" else contextlib.nullcontext() as frozen:
         async with _bus_in(cluster, app, SkippedTime() if frozen is None else ManualTime(frozen)) as bus:

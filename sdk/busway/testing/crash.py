@@ -34,8 +34,6 @@ def crash_points(*only: str) -> tuple[str, ...]:
 
 
 class Probe(Extension):
-    """An extension for watching and killing an app under test."""
-
     def __init__(self, clock: "Clock", app: Application) -> None:
         self.came = asyncio.Event()
         """Set once partitions were assigned since the last start."""
@@ -97,9 +95,8 @@ class Probe(Extension):
     async def _kill(self) -> None:
         """End the app without draining, flushing, committing or leaving its group.
 
-        Handlers are cancelled where they wait, the closest a coroutine gets to being killed; a handler in a thread runs
-        to its end. Extensions are stopped after the connections are gone, so they save nothing. An admin call removes
-        the member from the group.
+        Handlers are cancelled where they wait; one in a thread runs to its end. Extensions are stopped after the
+        connections are gone, so they save nothing.
         """
         app = self._app
         assert app.worker is not None
@@ -133,7 +130,6 @@ class Probe(Extension):
             await _either(self.came, self._app, f"app {self._app.name} was given no partitions")
 
     async def ready(self) -> None:
-        """Wait until the app has partitions; errors as in `first_of`."""
         if self._app.worker is not None:
             await first_of(self.came, self._app, f"app {self._app.name} was given no partitions")
 

@@ -38,7 +38,6 @@ class DeadLetter(Generic[K, V]):
 
 
 async def dead_letter_of(record: Record, topic: Topic[K, V], serdes: Serdes) -> DeadLetter[K, V]:
-    """Decode a record of a dead-letter topic; `topic` is the original one."""
     key: Any = None
     value: Any = None
     try:

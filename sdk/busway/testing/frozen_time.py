@@ -109,7 +109,6 @@ class FrozenTime:
     # Replacements of the loop's methods
 
     def time(self) -> float:
-        """As `loop.time`, on the clock of the context."""
         if WAITS_IN.get() is Time.REAL:
             return self._real_time()
         self._pass()
@@ -118,7 +117,6 @@ class FrozenTime:
     def call_at(
         self, when: float, callback: Callable[..., Any], *arguments: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """As `loop.call_at`, on the clock of the context."""
         waits_in = WAITS_IN.get()
         if waits_in is not Time.REAL:
             if waits_in is Time.USER:
@@ -131,7 +129,7 @@ class FrozenTime:
         return timer
 
     def run_in_executor(self, executor: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-        """As `loop.run_in_executor`; time stands until the call has ended."""
+        """Let time stand until the call has ended."""
         future = self._real_executor(executor, function, *arguments)
         self._calls += 1
         future.add_done_callback(self._called)

@@ -12,7 +12,6 @@ _LATEST = -1
 
 
 async def left_in_queue(admin: Admin, worker: QueueWorker) -> dict[str, int]:
-    """Count unfinished records by partition of a queue that has any."""
     described = await admin.describe_topics(worker.topics)
     partitions = [TopicPartition(name, info.number) for name in worker.topics for info in described[name].partitions]
     ends = await admin.list_offsets(dict.fromkeys(partitions, _LATEST))

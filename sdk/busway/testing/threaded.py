@@ -36,7 +36,6 @@ class _Elsewhere:
 
 @contextlib.contextmanager
 def cluster_in_thread() -> Iterator[Cluster]:
-    """Run a fresh broker and registry in a thread within the block."""
     started: Future[tuple[Cluster, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def run() -> None:

@@ -66,7 +66,6 @@ def event_stream(
 
 
 async def _next(queue: "asyncio.Queue[T]", closing: asyncio.Event, wait_s: float) -> list[T]:
-    """Return all queued changes, or wait for one; empty after the timeout or when the server stops."""
     changes: list[T] = []
     if queue.empty():
         arrived = asyncio.ensure_future(queue.get())

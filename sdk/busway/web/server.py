@@ -30,12 +30,11 @@ async def serving(
     At the end streams of `event_stream` end at once, current requests within 5 s.
 
     Args:
-        host: beyond this machine only with `insecure`.
         port: 0 takes a free one.
-        insecure: the network is trusted; Busway adds no authentication.
+        insecure: the network is trusted, so others may reach the host; Busway adds no authentication.
 
     Raises:
-        BadAddress: invalid port, or an address that others can reach, without `insecure`.
+        BadAddress: an invalid port, or an address that needs `insecure`.
         CannotListen: the address is taken or not this machine's, or the application could not start.
     """
     if not 0 <= port <= MAX_PORT:

@@ -73,7 +73,6 @@ def version_of(data: Buffer) -> int:
 
 
 def encode_subscription(subscription: Subscription, version: int = VERSION) -> bytes:
-    """Encode a subscription as JoinGroup metadata, without the group instance id."""
     value = ConsumerProtocolSubscription(
         topics=sorted(subscription.topics),
         user_data=subscription.user_data,

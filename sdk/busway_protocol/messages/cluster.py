@@ -1,7 +1,4 @@
-"""API versions, features, and brokers of the cluster.
-
-Layouts and field names as in Kafka 4.3.1.
-"""
+"""API versions, features, and brokers of the cluster."""
 
 from dataclasses import field
 from typing import Annotated

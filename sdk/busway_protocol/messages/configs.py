@@ -1,7 +1,4 @@
-"""Reading and changing settings.
-
-Layouts and field names as in Kafka 4.3.1.
-"""
+"""Reading and changing settings."""
 
 from dataclasses import field
 from typing import Annotated

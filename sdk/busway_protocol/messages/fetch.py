@@ -1,7 +1,4 @@
-"""Reading record batches.
-
-Layouts and field names as in Kafka 4.3.1.
-"""
+"""Reading record batches."""
 
 from dataclasses import field
 from typing import Annotated

@@ -1,7 +1,4 @@
-"""Classic groups, with assignment by clients, and committed offsets.
-
-Layouts and field names as in Kafka 4.3.1.
-"""
+"""Classic groups, with assignment by clients, and committed offsets."""
 
 from dataclasses import field
 from typing import Annotated

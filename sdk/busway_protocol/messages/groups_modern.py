@@ -1,7 +1,4 @@
-"""Consumer groups, with assignment by the coordinator (KIP-848).
-
-Layouts and field names as in Kafka 4.3.1.
-"""
+"""Consumer groups, with assignment by the coordinator (KIP-848)."""
 
 from dataclasses import field
 from typing import Annotated

@@ -1,7 +1,4 @@
-"""Topics, their partitions and leaders.
-
-Layouts and field names as in Kafka 4.3.1.
-"""
+"""Topics, their partitions and leaders."""
 
 from dataclasses import field
 from typing import Annotated

@@ -1,7 +1,4 @@
-"""Snapshots of the metadata log.
-
-Layouts and field names as in Kafka 4.3.1.
-"""
+"""Snapshots of the metadata log."""
 
 from dataclasses import field
 from typing import Annotated

@@ -1,7 +1,4 @@
-"""Offsets by timestamp or epoch, and deletion of records.
-
-Layouts and field names as in Kafka 4.3.1.
-"""
+"""Offsets by timestamp or epoch, and deletion of records."""
 
 from typing import Annotated
 

@@ -1,7 +1,4 @@
-"""Log directories, leader elections, reassignments.
-
-Layouts and field names as in Kafka 4.3.1.
-"""
+"""Log directories, leader elections, reassignments."""
 
 from typing import Annotated
 

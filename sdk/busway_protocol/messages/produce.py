@@ -1,7 +1,4 @@
-"""Writing record batches.
-
-Layouts and field names as in Kafka 4.3.1.
-"""
+"""Writing record batches."""
 
 from dataclasses import field
 from typing import Annotated

@@ -1,7 +1,4 @@
-"""The quorum of the metadata log.
-
-Layouts and field names as in Kafka 4.3.1.
-"""
+"""The quorum of the metadata log."""
 
 from dataclasses import field
 from typing import Annotated

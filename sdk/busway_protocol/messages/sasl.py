@@ -1,7 +1,4 @@
-"""Authentication by SASL.
-
-Messages: SaslHandshake, SaslAuthenticate. Layouts and field names as in Kafka 4.3.1.
-"""
+"""Authentication by SASL."""
 
 from dataclasses import field
 from typing import Annotated

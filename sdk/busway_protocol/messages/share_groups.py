@@ -1,7 +1,4 @@
-"""Share groups: members acquire single records of shared partitions (KIP-932, KIP-1222).
-
-Layouts and field names as in Kafka 4.3.1.
-"""
+"""Share groups: members acquire single records of shared partitions (KIP-932, KIP-1222)."""
 
 from dataclasses import field
 from typing import Annotated

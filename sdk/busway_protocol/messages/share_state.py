@@ -1,7 +1,4 @@
-"""State of share groups' partitions at a share coordinator (KIP-932).
-
-Layouts and field names as in Kafka 4.3.1.
-"""
+"""State of share groups' partitions at a share coordinator (KIP-932)."""
 
 from typing import Annotated
 

@@ -1,7 +1,4 @@
-"""Creating, growing and deleting topics.
-
-Layouts and field names as in Kafka 4.3.1.
-"""
+"""Creating, growing and deleting topics."""
 
 from dataclasses import field
 from typing import Annotated

@@ -1,7 +1,4 @@
-"""Producer identities and transactions.
-
-Layouts and field names as in Kafka 4.3.1.
-"""
+"""Producer identities and transactions."""
 
 from dataclasses import field
 from typing import Annotated

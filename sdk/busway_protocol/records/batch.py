@@ -151,7 +151,6 @@ def assign_offset(batch: bytearray | memoryview, *, base_offset: int, leader_epo
 
 
 def set_max_timestamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
-    """Write the maximum timestamp and update the checksum."""
     _OFFSET.pack_into(batch, 35, timestamp_ms)
     _CRC.pack_into(batch, 17, computed_crc(batch))
 

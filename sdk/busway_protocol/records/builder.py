@@ -49,7 +49,6 @@ def varint(value: int) -> bytes:
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """Encode the headers that end a record."""
     out = bytearray(varint(len(headers)))
     for name, content in headers:
         encoded = name.encode()

@@ -76,7 +76,6 @@ def compress(codec: int, data: bytes | bytearray, level: int | None = None) -> b
 
 
 def decompress(codec: int, data: memoryview | bytes, max_size: int) -> memoryview:
-    """Decompress as `inflate`, to a memoryview."""
     return memoryview(data) if codec == 0 else memoryview(inflate(codec, data, max_size))
 
 

@@ -1,7 +1,7 @@
 """CRC-32C (Castagnoli) in native code, the checksum of record batches.
 
-Here: loading it. `import crc32c` also loads its command line and version, 30 ms and 60 modules (argparse, email,
-zipfile); so only the extension module is loaded, or the package if it is built otherwise.
+Here: loading it. `import crc32c` takes 30 ms for 60 other modules; so only the extension module is loaded, or the
+package if it is built otherwise.
 """
 
 import importlib.machinery

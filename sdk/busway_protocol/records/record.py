@@ -129,7 +129,6 @@ def read_headers(data: bytes, position: int, count: int, stop: int) -> tuple[tup
 
 
 def read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
-    """Return a zigzag varint of up to 64 bits, and the position behind it."""
     value = shift = 0
     while True:
         byte = data[position]

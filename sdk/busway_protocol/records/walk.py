@@ -3,7 +3,7 @@
 Not here: decoding (`record`). Kafka's broker validates every batch too (`LogValidator`): one unreadable batch would
 stop all consumers permanently.
 
-Varint code of one and two bytes is inlined in the loop: a call for each would double its time. If a C compiler was
+Short varints are inlined as in `record`. If a C compiler was
 available at installation, valid records are checked by the loop's twin (`_walk.c`), some hundred times as fast; from
 the first other one on, this loop finds the error.
 """

@@ -74,7 +74,6 @@ def binder(route: Route, shared: Shared | None = None) -> Binder:
 
 
 def layers(route: Route, bound: Bound, app: RunningService) -> Callable[[Any], Awaitable[Any]]:
-    """Wrap the bound function in the app's layers; `BadDeclaration` if a result does not fit its topic."""
     call = bound.call
     for publication in route.publications:
         call = _publishing(call, route, publication, app)

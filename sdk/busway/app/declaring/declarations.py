@@ -175,8 +175,7 @@ class Declarations(Sending):
                 without a key are unordered. With 1, records that have not failed are handled in the partition's order.
             where: takes the record; false filters it out for this handler. An exception is a failure of the record.
             timeout_s: maximum duration of one call, which then fails with `HandlerTimedOut`. A plain function continues
-                in its thread, beside the next attempt, and its result is dropped. Waiting for a table's rows does not
-                count.
+                in its thread, beside the next attempt. Waiting for a table's rows does not count.
             batch: calls the function with a list of records of one partition, in order, or of their values. A batch
                 that failed for good is halved until the poison record is alone; that one is dead-lettered, the others
                 are handled.
@@ -243,8 +242,8 @@ class Declarations(Sending):
     ) -> Callable[[F], F]:
         """Decorate a function that works off the records of these topics as a queue.
 
-        A queue is a share group (KIP-932): its members take single records, in no order; there may be more members than
-        partitions.
+        A queue is a share group (KIP-932): its members, of which there may be more than partitions, take single records,
+        in no order.
 
         When the function returns, its record is done. When it raises, the record waits as `retry` says and then goes to
         any member. After the last attempt, or at once for `Reject` and `retry.give_up_on`, it goes to the topic
@@ -339,8 +338,6 @@ class Declarations(Sending):
 
     def on_assigned(self, function: Assigned) -> Assigned:
         """Decorate a coroutine function called with new partitions before their first record.
-
-        It loads what a service keeps for them.
 
         Raises:
             BadDeclaration: it is no coroutine function.

@@ -12,7 +12,6 @@ from busway.app.declaring.declarations import Declarations
 
 
 def read_only_topics(app: Declarations) -> list[str]:
-    """Return the topics read and not created: read_only, without partitions or configs."""
     read = (topic for route in (*app.routes, *app.queue_routes) for topic in route.topics)
     return sorted({topic.name for topic in read if topic.read_only and topic.partitions is None and not topic.configs})
 

@@ -47,8 +47,7 @@ _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 10.0
 class HandlerTimedOut(BuswayError):
     """A handler took longer than its `timeout_s`.
 
-    A coroutine is cancelled; a plain function continues in its thread and its result is dropped, so it needs a deadline
-    inside.
+    A coroutine is cancelled; a plain function continues in its thread, so it needs a deadline inside.
     """
 
 
@@ -107,7 +106,6 @@ class Attempts:
     # Reading
 
     async def read(self, item: InFlightRecord) -> ConsumerRecord[Any, Any] | None:
-        """Decode the record, waiting for the registry; None if it was dead-lettered instead."""
         if self._transactor is not None and (refused := self._transactor.refused(item)) is not None:
             await self.bury(item, refused, 1)
             return None

@@ -1,6 +1,6 @@
 """A partition's way through a handler that takes batches.
 
-Here: filling a batch, retrying it, bisecting a failed one.
+Here: filling, retrying and bisecting a batch.
 Not here: single records (`lane`), calling (`attempts`).
 """
 

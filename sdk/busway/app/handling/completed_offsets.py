@@ -101,7 +101,6 @@ class CompletedOffsets:
 
     @property
     def first(self) -> int:
-        """Offset of the first record; -1 before it arrives."""
         return self._first
 
     @property

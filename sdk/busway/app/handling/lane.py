@@ -212,7 +212,6 @@ class Lane:
         return task in self._hands
 
     def close(self) -> "set[asyncio.Task[Any]]":
-        """Stop starting records and drop retries; return running tasks."""
         self.closing = True
         for task in self._resting:
             task.cancel()

@@ -88,7 +88,6 @@ class PartitionOffsets:
         return OffsetAndMetadata(position if self.done.first < 0 else min(position, self.done.first))
 
     def is_behind(self, position: int | None) -> bool:
-        """Report whether all is finished and the offset can move past markers, aborted records or a reset."""
         begun = self.committed is not None or self.done.first >= 0
         if (begun and not self.done.open) or (self.committed is None and self.reset_at is not None):
             return self.committable_with((), position) != self.committed

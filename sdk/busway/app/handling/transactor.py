@@ -7,7 +7,7 @@ While one transaction commits, handlers continue and their output is queued for 
 left to be handled, after `INTERVAL_S` at the latest, and is open only while its records are sent: readers of committed
 records wait for no handler, and handlers for no commit.
 
-Output enters transactions as a whole, in the order in which calls returned: records, table rows, and the offsets of the
+Output enters transactions as a whole, in the order of the calls' returns: records, table rows, and the offsets of the
 handled records under the member's current id and generation (KIP-447). A fenced member commits nothing, so a process
 that was frozen has no visible writes.
 
@@ -364,7 +364,6 @@ class Transactor:
     # Failures
 
     async def _aborted(self, problem: BuswayError) -> None:
-        """Abort; requeue the output, except for revoked partitions."""
         try:
             await self.producer.abort_transaction()
         except (BrokerError, ConnectionFailed, RequestTimedOut) as unanswered:
@@ -401,7 +400,6 @@ class Transactor:
             self._refused[where] = problem
 
     async def _restart_partitions(self, problem: BuswayError) -> None:
-        """Restart all partitions from their committed offsets, with a new producer."""
         logger.warning("all partitions restart from their committed offsets, with a new producer: %s", problem)
         self.outcomes.renewed += 1
         self.outcomes.failed(problem)

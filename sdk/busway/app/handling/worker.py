@@ -207,7 +207,6 @@ class Worker(RebalanceListener):
         }
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Return the offset behind the finished prefix of each partition that has one."""
         positions = {}
         for partition, assigned in self._assigned.items():
             if (below := assigned.done.committable) is not None:
@@ -223,7 +222,6 @@ class Worker(RebalanceListener):
         await self._begin(dict.fromkeys(assigned, -1))
 
     async def _begin(self, firsts: Mapping[TopicPartition, int]) -> None:
-        """Open assigned partitions, at these offsets if the group has none committed."""
         staying = set(self.consumer.assignment().intersection(firsts) - self._revoked)
         self._beginning.append(staying)
         try:

@@ -143,7 +143,6 @@ class Health(Extension):
         return None if worker is None else worker.outcomes
 
     async def ready(self) -> Readiness:
-        """Judge whether the app has partitions and makes progress with each."""
         app = self._app
         if app is None:
             return Readiness(ready=False, reasons=("the app is not running",))

@@ -67,7 +67,6 @@ class Metrics(Health):
         ProcessCollector(registry=registry)
 
     async def exposition(self) -> bytes:
-        """Return all metrics in Prometheus's text format, with the current lag."""
         await self.look()
         return generate_latest(self.registry)
 

@@ -39,10 +39,7 @@ async def start_working(
 ) -> "asyncio.Task[None]":
     """Start the queues and return the task of all the app's workers.
 
-    The stack stops their consumers, if nothing did before.
-
     Args:
-        worker: the app's own, beside its queues.
         queues: receives each queue's worker once it has started.
         reset: where a new share group begins.
 

@@ -171,7 +171,6 @@ class Copies:
         )
 
     def _starts(self, partitions: Set[int], contents: Snapshot) -> Mapping[int, int]:
-        """Return offsets to resume revoked partitions from; others are read from the beginning."""
         now_s = REAL_TIME.now_s()
         starts = {}
         for partition in partitions & self._copies.keys():

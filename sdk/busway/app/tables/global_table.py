@@ -3,8 +3,7 @@
 Here: loading it, following it in the background, writing to it.
 Not here: rows (`rows`), rows divided among the instances (`table`).
 
-It is for data that every instance needs and few change: prices, zones, switches. Readers lag behind writers by the time
-of a fetch.
+It is for data that every instance needs and few change. Readers lag behind writers by the time of a fetch.
 """
 
 import asyncio
@@ -135,11 +134,6 @@ class GlobalTable(Rows[K, V], Extension):
     # Extension
 
     async def starting(self, app: RunningService) -> None:
-        """Create the topic, load it, and follow it from then on.
-
-        Raises:
-            BrokerError, ConnectionFailed: the topic is not available.
-        """
         self._moved, self._turn = (
             asyncio.Condition(),
             asyncio.Lock(),
@@ -182,7 +176,6 @@ class GlobalTable(Rows[K, V], Extension):
 
     @contextlib.asynccontextmanager
     async def _reading(self, app: RunningService) -> AsyncIterator[Consumer]:
-        """Open a consumer without a group that resumes at the last positions."""
         consumer = Consumer(
             self.topic.name,
             bootstrap_servers=app.bootstrap_servers,

@@ -123,7 +123,6 @@ class Rows(Mapping[K, V]):
         return self._origins.get(key)
 
     def _row_in(self, partition: int, key: K) -> tuple[V, RowOrigin] | tuple[None, None]:
-        """Return a key's row in one partition, shown or not; (None, None) without one."""
         origin = self._origins.get(key)
         if origin is not None and origin.partition == partition:
             return self._rows[key], origin

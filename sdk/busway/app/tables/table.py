@@ -22,7 +22,7 @@ need a row's events in order, as records of one key are; a handler that keeps ro
 Handlers of a table lock rows (`row_locks`), each call from its first line until its rows are sent: the rows of its
 record's key or, with `ordering="partition"` and in batches, all of the partition. So the log has the order of the
 decisions, and no call sees another's unfinished changes. A handler must not wait for another handler of the same rows.
-Reads and changes outside of handlers take no lock.
+Outside of handlers nothing is locked.
 """
 
 import asyncio
@@ -151,7 +151,6 @@ class Table(HeldRows[K, V], Extension):
         In a handler it is written when that returns, and undone if it fails; elsewhere, wait for the acknowledgement.
 
         Args:
-            key, value: the row.
             partition: of a new row, to keep it in its event's partition; by default chosen by the key. An existing row
                 stays where it is.
 
@@ -302,7 +301,6 @@ class Table(HeldRows[K, V], Extension):
     # Extension
 
     async def starting(self, app: RunningService) -> None:
-        """Create the topic and compare its partitions with those of its sources; raises as `make_beside`."""
         self._sources = self._given or frozenset(topic.name for route in app.routes for topic in route.topics)
         if not self._sources:
             raise BadDeclaration(
@@ -340,7 +338,6 @@ class Table(HeldRows[K, V], Extension):
         return {}
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Stop changing the rows of these partitions; see `Copies.give_up`."""
         gone = {partition.partition for partition in partitions if partition.topic in self._sources} & self._held
         self._held -= gone
         for partition in gone:
@@ -348,7 +345,6 @@ class Table(HeldRows[K, V], Extension):
         self._copies.give_up(gone)
 
     def around(self, route: Route, call: Call) -> Call:
-        """Write a handler's changes when it returns, undo them when it fails, and lock its rows."""
         attempted = self._attempted(route, call)
         if self._lanes == 1 and route.ordering != "none":
             return attempted  # its own order already serialises calls for the same rows

@@ -61,7 +61,6 @@ class Fault:
 
 
 def draw(chance: Random, instances: int) -> tuple[Fault, ...]:
-    """Draw the faults of a history, in order of time."""
     kinds = [kind for kind in Kind if chance.random() < 0.5] or [chance.choice(list(Kind))]
     trouble_s = chance.uniform(*TROUBLE_S)
     moments = sorted(chance.uniform(0, trouble_s) for _ in range(chance.randint(1, FAULTS_MAX)))

@@ -3,8 +3,8 @@
 Here: starting them, injecting faults, healing, checking properties.
 Not here: drawing faults (`faults`), many histories, shrinking (`simulation`).
 
-A history has two phases. Trouble: the workload sends while faults happen. Quiet: all faults end, and within `REST_S`
-the service must have handled and committed all records. Then properties are checked.
+Two phases. Trouble: the workload sends while faults happen. Quiet: all faults end, and within `REST_S`
+the service must have handled and committed all records.
 """
 
 import asyncio

@@ -40,10 +40,6 @@ class NoService(BuswayError):
 class Service:
     """A service that can be made many times.
 
-    Args:
-        environment: variables of an instance; `{instance}` in a value is replaced by its name.
-        prepare: called with each new app before it starts.
-
     Attributes:
         app: an instance that never runs; gives its topics to senders and readers.
 
@@ -151,14 +147,12 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def here_first() -> None:
-    """Make modules of the current directory importable, as `busway run` does."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
 
 
 def attribute_of(target: str) -> Any:
-    """Return the object named `module:name`; `NoService` without one."""
     module_name, colon, name = target.partition(":")
     if not colon or not module_name or not name:
         raise NoService(f"{target}: give MODULE:NAME, such as shop.simulation:simulation")

@@ -222,11 +222,7 @@ def simulate(
     """Run a service under many seeds with crashes, freezes and cut connections; return how many held.
 
     Args:
-        service, instances, environment, prepare: as `Simulation`.
-        workload: as `Simulation.workload`.
-        properties: as `Simulation.outcome`.
-        invariants: as `Simulation.invariant`.
-        seeds, seed, options: as `Simulation.run`.
+        properties: as `Simulation.outcome`; the others as `Simulation`, its decorators and its `run`.
 
     Raises:
         SimulationFailed: a property does not hold; the text has the seed and the trace of the smallest failing history.

@@ -26,8 +26,6 @@ class _Line:
 
 
 class Trace:
-    """The events of a history."""
-
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._lines: list[_Line] = []
@@ -92,7 +90,6 @@ class CrashInjector(TraceRecorder):
         self._kill = kill
 
     async def reached(self, point: str, topic: str, partition: int, offset: int) -> None:
-        """Count down to the drawn arrival; kill and block there."""
         left = self._kills.get(point)
         if left is None:
             return
