@@ -27,6 +27,8 @@ from tests.support.certificates import Certificates
 from tests.support.patience import patient
 from tests.support.programs import held_ports
 
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+
 PASSWORD = "pa55-phrase"
 LISTENERS = {
     "PLAIN_TEXT": "PLAINTEXT",

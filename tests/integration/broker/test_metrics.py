@@ -199,12 +199,20 @@ async def test_idle_connections_and_slow_scrapers_stall_nobody(watched: LocalClu
     assert watched.node.metrics_url is not None
     host, _, port = watched.node.metrics_url.removeprefix("http://").rpartition(":")
     peers = []
-    for number in range(200):
-        peers.append(await asyncio.open_connection(host, int(port)))
-        if number % 2:
-            peers[-1][1].write(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n" * 20)  # and never reads
-    await create(watched, "a")
-    assert (await get(watched, "/health/ready")).status_code == 200
-    assert ("kafka_log_log_size", ("partition", "0"), ("topic", "a")) in await scrape(watched)
-    for _, writer in peers:
-        writer.close()
+    try:
+        for number in range(200):
+            peers.append(await asyncio.open_connection(host, int(port)))
+            if number % 2:
+                peers[-1][1].write(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n" * 20)  # and never reads
+        await create(watched, "a")
+        async with asyncio.timeout(patient(30)):
+            # While all connections that it keeps have a request in progress, a further one is refused with 503.
+            for path, content in (
+                ("/health/ready", '"ready":true'),
+                ("/metrics", 'kafka_log_log_size{partition="0",topic="a"}'),
+            ):
+                while (response := await get(watched, path)).status_code != 200 or content not in response.text:
+                    await asyncio.sleep(0.05)
+    finally:
+        for _, writer in peers:
+            writer.close()
