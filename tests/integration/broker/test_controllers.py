@@ -1,13 +1,13 @@
 """Three controllers on real sockets and disks: one that has lost its disk catches up by a snapshot."""
 
-import asyncio
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.support.patience import patient, patient_ms
+from tests.support.patience import patient_ms
 from tests.support.programs import held_ports
+from tests.support.waiting import until
 
 from busway_bus.controller_node import ControllerNode
 from busway_bus.kernel.config import BrokerConfig
@@ -44,13 +44,6 @@ def format_disk(folder: Path, node_id: int) -> None:
     (folder / str(node_id)).mkdir()
     text = f"version=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\nnode.id={node_id}\n"
     (folder / str(node_id) / "meta.properties").write_text(text)
-
-
-async def until(check: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait until it is so."""
-    async with asyncio.timeout(patient(seconds)):
-        while not check():
-            await asyncio.sleep(0.01)
 
 
 async def command(nodes: Sequence[ControllerNode], name: str) -> None:

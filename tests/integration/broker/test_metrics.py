@@ -1,6 +1,7 @@
 """Metrics and health of a broker over HTTP: what clients did is counted, and a failed disk makes it unready."""
 
 import asyncio
+import functools
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.support.patience import patient
 from tests.support.raw_client import RawClient
+from tests.support.waiting import until
 
 from busway import Consumer, Producer
 from busway.extras import MissingExtra
@@ -37,6 +39,11 @@ async def get(cluster: LocalCluster, path: str) -> httpx2.Response:
     assert cluster.node is not None
     async with httpx2.AsyncClient(base_url=cluster.node.metrics_url or "", timeout=patient(30)) as http:
         return await http.get(path)
+
+
+async def answers(cluster: LocalCluster, path: str, content: str) -> bool:
+    response = await get(cluster, path)
+    return response.status_code == 200 and content in response.text
 
 
 async def scrape(cluster: LocalCluster) -> Page:
@@ -205,14 +212,12 @@ async def test_idle_connections_and_slow_scrapers_stall_nobody(watched: LocalClu
             if number % 2:
                 peers[-1][1].write(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n" * 20)  # and never reads
         await create(watched, "a")
-        async with asyncio.timeout(patient(30)):
-            # While all connections that it keeps have a request in progress, a further one is refused with 503.
-            for path, content in (
-                ("/health/ready", '"ready":true'),
-                ("/metrics", 'kafka_log_log_size{partition="0",topic="a"}'),
-            ):
-                while (response := await get(watched, path)).status_code != 200 or content not in response.text:
-                    await asyncio.sleep(0.05)
+        # While all connections that it keeps have a request in progress, a further one is refused with 503.
+        for path, content in (
+            ("/health/ready", '"ready":true'),
+            ("/metrics", 'kafka_log_log_size{partition="0",topic="a"}'),
+        ):
+            await until(functools.partial(answers, watched, path, content), seconds=30, pause_s=0.05)
     finally:
         for _, writer in peers:
             writer.close()
