@@ -13,6 +13,7 @@ from busway_protocol.messages import (
     cluster,
     configs,
     fetch,
+    forwarding,
     groups_classic,
     groups_modern,
     metadata,
@@ -74,11 +75,13 @@ class ApiKey(IntEnum):
     END_QUORUM_EPOCH = 54
     DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
+    ENVELOPE = 58
     FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    ALLOCATE_PRODUCER_IDS = 67
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
@@ -112,6 +115,7 @@ _MODULES: Final = (
     cluster,
     configs,
     fetch,
+    forwarding,
     groups_classic,
     groups_modern,
     metadata,
