@@ -92,6 +92,9 @@ class LogStore:
         self._recovery = self._offsets(cp.RECOVERY_POINTS)
         self._starts = self._offsets(cp.LOG_STARTS)
         self._cleaned = self._offsets(cp.CLEANER_OFFSETS)
+        self._high_watermarks = self._offsets(cp.HIGH_WATERMARKS)
+        self.high_watermarks: Callable[[], Mapping[Key, int]] = dict
+        """The high watermarks to write at the end; without one, that of a log is its end."""
         self._offline: set[Key] = set()
         self._written: dict[str, bytes] = {}
         self._producer_memory = ProducerMemory()
@@ -322,6 +325,10 @@ class LogStore:
     def remove(self, directory: str) -> None:
         self._files.remove_tree(directory)
 
+    def high_watermark(self, key: Key) -> int:
+        """Return the checkpointed high watermark of a log; 0 without one, or after a deletion."""
+        return self._high_watermarks.get(key, 0)
+
     def cleaned_offset(self, key: Key) -> int:
         return self._cleaned.get(key, 0)
 
@@ -339,6 +346,7 @@ class LogStore:
                 (cp.RECOVERY_POINTS, self._recovery),
                 (cp.LOG_STARTS, self._starts),
                 (cp.CLEANER_OFFSETS, self._cleaned),
+                (cp.HIGH_WATERMARKS, self._high_watermarks),
             ):
                 for key in keys:
                     offsets.pop(key, None)
@@ -418,6 +426,7 @@ class LogStore:
                 partition_log.close(clean=False)
             return
         high_watermarks = {key: partition_log.end_offset for key, partition_log in self.logs.items()}
+        high_watermarks.update(self.high_watermarks())
         for key, closing in self.logs.items():
             try:
                 closing.close(clean=True)
