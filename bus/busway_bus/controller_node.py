@@ -18,9 +18,10 @@ from busway_bus.kernel.files import DataDirectory
 from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.log.checkpoints import META_PROPERTIES, uuid_text
 from busway_bus.log.flusher import Flusher
+from busway_bus.log.meta_properties import WrongDirectory
 from busway_bus.log.os_files import OsFiles
 from busway_bus.log.partition_log import PartitionLog
-from busway_bus.log.store import LogStore, WrongDirectory
+from busway_bus.log.store import LogStore
 from busway_bus.metadata.features import METADATA_VERSION
 from busway_bus.metadata.records import TOPIC
 from busway_bus.quorum.driver import QuorumDriver
