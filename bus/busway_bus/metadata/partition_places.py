@@ -60,6 +60,8 @@ def _keys(partition: PartitionImage | None) -> tuple[int, ...]:
 
 
 def _edited(partitions: tuple[int, ...], edits: dict[int, bool]) -> tuple[int, ...] | None:
+    if not partitions:
+        return tuple(sorted(edits))
     kept = [partition for partition in partitions if partition not in edits]
     kept += [partition for partition, added in edits.items() if added]
     return tuple(sorted(kept)) or None
