@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from busway_protocol.messages import (
+    brokers,
     cluster,
     configs,
     fetch,
@@ -79,6 +80,9 @@ class ApiKey(IntEnum):
     FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
+    UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     ALLOCATE_PRODUCER_IDS = 67
@@ -112,6 +116,7 @@ class Api:
 
 
 _MODULES: Final = (
+    brokers,
     cluster,
     configs,
     fetch,

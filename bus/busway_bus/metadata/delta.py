@@ -20,14 +20,18 @@ from busway_bus.metadata.image import (
     metric_name,
 )
 from busway_bus.metadata.records import (
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    FenceBrokerRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
 )
 
 
@@ -61,6 +65,8 @@ def registration(record: RegisterBrokerRecord) -> BrokerImage:
         features={
             feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in record.features
         },
+        in_controlled_shutdown=record.in_controlled_shutdown,
+        cordoned_directories=None if record.cordoned_log_dirs is None else tuple(record.cordoned_log_dirs),
     )
 
 
@@ -72,6 +78,7 @@ class Delta:
         removed: id → name of the deleted topics.
         configured: names of topics with changed settings.
         registered: ids of new or changed brokers.
+        unregistered: ids of removed brokers.
         notes: harmless contradictions, for the logger.
     """
 
@@ -90,17 +97,19 @@ class Delta:
         self.configured: set[str] = set()
         self.configured_else = False
         self.registered: set[int] = set()
+        self.unregistered: set[int] = set()
         self.notes: list[str] = []
 
     @property
     def quiet(self) -> bool:
-        return not (self.changed or self.removed or self.configured or self.configured_else or self.registered)
+        on_topics = self.changed or self.removed or self.configured
+        return not (on_topics or self.configured_else or self.registered or self.unregistered)
 
     def apply(self, record: Any) -> None:
         """Apply one record.
 
         Raises:
-            BrokenHistory: its topic or partition does not exist.
+            BrokenHistory: its topic, partition or broker does not exist, or the broker has another epoch.
         """
         match record:
             case PartitionRecord():
@@ -115,11 +124,26 @@ class Delta:
                 self._configure(record)
             case ProducerIdsRecord():
                 self._next_producer_id = record.next_producer_id
-            case RegisterBrokerRecord():
-                self._brokers[record.broker_id] = registration(record)
-                self.registered.add(record.broker_id)
             case FeatureLevelRecord():
                 self._features[record.name] = record.feature_level or None
+            case _:
+                self._apply_to_broker(record)
+
+    def _apply_to_broker(self, record: Any) -> None:
+        match record:
+            case RegisterBrokerRecord():
+                self._set_broker(registration(record))
+            case BrokerRegistrationChangeRecord():
+                self._change_broker(record)
+            case FenceBrokerRecord():
+                self._set_broker(replace(self._broker(record, record.id, record.epoch), fenced=True))
+            case UnfenceBrokerRecord():
+                self._set_broker(replace(self._broker(record, record.id, record.epoch), fenced=False))
+            case UnregisterBrokerRecord():
+                self._broker(record, record.broker_id, record.broker_epoch)
+                self._brokers[record.broker_id] = None
+                self.registered.discard(record.broker_id)
+                self.unregistered.add(record.broker_id)
             case _:
                 raise AssertionError(f"no rule for {type(record).__name__}")
 
@@ -212,6 +236,33 @@ class Delta:
             directories=before.directories if record.directories is None else tuple(record.directories),
         )
         self.changed[name] = None
+
+    def _broker(self, record: Any, node_id: int, epoch: int) -> BrokerImage:
+        broker = self._brokers[node_id] if node_id in self._brokers else self._image.brokers.get(node_id)
+        if broker is None or broker.epoch != epoch:
+            current = "is not registered" if broker is None else f"has epoch {broker.epoch}"
+            raise BrokenHistory(f"{type(record).__name__} is of broker {node_id} in epoch {epoch}, which {current}")
+        return broker
+
+    def _set_broker(self, broker: BrokerImage) -> None:
+        self._brokers[broker.node_id] = broker
+        self.registered.add(broker.node_id)
+        self.unregistered.discard(broker.node_id)
+
+    def _change_broker(self, record: BrokerRegistrationChangeRecord) -> None:
+        if record.fenced not in {-1, 0, 1} or record.in_controlled_shutdown not in {0, 1}:
+            raise BrokenHistory(f"the registration of broker {record.broker_id} changed to an unknown state: {record}")
+        before = self._broker(record, record.broker_id, record.broker_epoch)
+        cordoned = record.cordoned_log_dirs
+        self._set_broker(
+            replace(
+                before,
+                fenced=before.fenced if not record.fenced else record.fenced > 0,
+                in_controlled_shutdown=before.in_controlled_shutdown or record.in_controlled_shutdown > 0,
+                directories=tuple(record.log_dirs) or before.directories,
+                cordoned_directories=before.cordoned_directories if cordoned is None else tuple(cordoned),
+            )
+        )
 
     def _remove(self, topic_id: UUID) -> None:
         name = self._name(topic_id)

@@ -69,7 +69,9 @@ class BrokerImage:
         incarnation: id of the process; new at each start.
         addresses: by listener, in the broker's order.
         fenced: it has not caught up, or sends no heartbeats.
+        in_controlled_shutdown: it hands over its leaderships before it stops.
         directories: ids of its data directories.
+        cordoned_directories: those that take no new partitions (KIP-1066); None until the broker reports them.
     """
 
     node_id: int
@@ -80,6 +82,13 @@ class BrokerImage:
     fenced: bool
     directories: tuple[UUID, ...]
     features: Mapping[str, tuple[int, int]]
+    in_controlled_shutdown: bool = False
+    cordoned_directories: tuple[UUID, ...] | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether it may lead partitions and join their ISRs."""
+        return not (self.fenced or self.in_controlled_shutdown)
 
 
 def _empty() -> SortedMap[Any, Any]:
@@ -123,6 +132,10 @@ class ClusterImage:
 
     def usable_brokers(self) -> Iterator[BrokerImage]:
         return (broker for broker in self.brokers.values() if not broker.fenced)
+
+    def is_active(self, node_id: int) -> bool:
+        broker = self.brokers.get(node_id)
+        return broker is not None and broker.active
 
     def address(self, node_id: int, listener: str) -> Address | None:
         """A broker's address on a listener; None if fenced, or not on it."""

@@ -100,7 +100,9 @@ def _registration(broker: BrokerImage) -> RegisterBrokerRecord:
         ],
         rack=broker.rack,
         fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
         log_dirs=list(broker.directories),
+        cordoned_log_dirs=None if broker.cordoned_directories is None else list(broker.cordoned_directories),
     )
 
 

@@ -1,5 +1,6 @@
 """An image as a file and back; what is damaged or cut off is known as such."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -24,12 +25,13 @@ BROKER = BrokerImage(
     directories=(UUID(int=8),),
     features={"metadata.version": (7, 30)},
 )
+STOPPING = replace(BROKER, node_id=2, in_controlled_shutdown=True, cordoned_directories=(UUID(int=8),))
 IMAGE = ClusterImage(
     topics=SortedMap({"a.b": TopicImage(name="a.b", topic_id=T, partitions=(PARTITION,) * 100)}),
     names=SortedMap({T: "a.b"}),
     metric_names=SortedMap({"a_b": "a.b"}),
     configs=SortedMap({(2, "a.b"): {"retention.ms": "7", "durability": "os"}}),
-    brokers=SortedMap({1: BROKER}),
+    brokers=SortedMap({1: BROKER, 2: STOPPING}),
     features=SortedMap({"group.version": 1, "metadata.version": 30}),
     next_producer_id=3000,
 )
