@@ -4,7 +4,7 @@ Here: `Delta`, the only way from records to an image; its cost grows with the ch
 Not here: deciding (`controller`), acting on a change (`replication`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -19,6 +19,7 @@ from busway_bus.metadata.image import (
     TopicImage,
     metric_name,
 )
+from busway_bus.metadata.partition_places import Change, updated
 from busway_bus.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -47,7 +48,34 @@ def placement(record: PartitionRecord) -> PartitionImage:
         replicas=tuple(record.replicas),
         isr=tuple(record.isr),
         directories=tuple(record.directories),
+        removing=tuple(record.removing_replicas),
+        adding=tuple(record.adding_replicas),
+        recovery_state=record.leader_recovery_state,
+        elr=tuple(record.eligible_leader_replicas or ()),
+        last_known_elr=tuple(record.last_known_elr or ()),
     )
+
+
+def merged(before: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
+    """Apply changed fields; a named leader, even the same, begins a new epoch."""
+    leads = record.leader != NO_LEADER_CHANGE
+    return PartitionImage(
+        leader=record.leader if leads else before.leader,
+        leader_epoch=before.leader_epoch + leads,
+        partition_epoch=before.partition_epoch + 1,
+        replicas=_newer(before.replicas, record.replicas),
+        isr=_newer(before.isr, record.isr),
+        directories=before.directories if record.directories is None else tuple(record.directories),
+        removing=_newer(before.removing, record.removing_replicas),
+        adding=_newer(before.adding, record.adding_replicas),
+        recovery_state=before.recovery_state if record.leader_recovery_state < 0 else record.leader_recovery_state,
+        elr=_newer(before.elr, record.eligible_leader_replicas),
+        last_known_elr=_newer(before.last_known_elr, record.last_known_elr),
+    )
+
+
+def _newer(before: tuple[int, ...], changed: list[int] | None) -> tuple[int, ...]:
+    return before if changed is None else tuple(changed)
 
 
 def registration(record: RegisterBrokerRecord) -> BrokerImage:
@@ -86,6 +114,7 @@ class Delta:
         self._image = image
         self._topics: dict[str, TopicImage | None] = {}
         self._partitions: dict[str, list[PartitionImage]] = {}
+        self._touched: dict[str, set[int] | None] = {}
         self._names: dict[UUID, str | None] = {}
         self._metric_names: dict[str, str | None] = {}
         self._configs: dict[tuple[int, str], Mapping[str, str] | None] = {}
@@ -163,9 +192,28 @@ class Delta:
             brokers=image.brokers.updated(self._brokers),
             features=image.features.updated(self._features),
             next_producer_id=self._next_producer_id,
+            places=updated(image.places, self._changes()),
         )
 
+    def _changes(self) -> Iterator[Change]:
+        """Iterate over changed partitions; a new or deleted topic has all of its own."""
+        for name, touched in self._touched.items():
+            older, newer = self._image.topics.get(name), self._topics[name]
+            before, after = older.partitions if older else (), newer.partitions if newer else ()
+            for partition in range(max(len(before), len(after))) if touched is None else touched:
+                yield (
+                    name,
+                    partition,
+                    before[partition] if partition < len(before) else None,
+                    after[partition] if partition < len(after) else None,
+                )
+
     # State after the records so far
+
+    def _touch(self, name: str, partition: int) -> None:
+        touched = self._touched.setdefault(name, set())
+        if touched is not None:
+            touched.add(partition)
 
     def _topic(self, name: str) -> TopicImage | None:
         return self._topics[name] if name in self._topics else self._image.topics.get(name)
@@ -202,6 +250,7 @@ class Delta:
         if (shown := metric_name(record.name)) is not None:
             self._metric_names[shown] = record.name
         self._partitions[record.name] = []
+        self._touched[record.name] = None
         self.changed[record.name] = None
 
     def _place(self, record: PartitionRecord) -> None:
@@ -218,23 +267,16 @@ class Delta:
             partitions[record.partition_id] = placed
         else:
             raise BrokenHistory(f"partition {record.partition_id} of {name} comes after {len(partitions)} others")
+        self._touch(name, record.partition_id)
         self.changed[name] = None
 
     def _change(self, record: PartitionChangeRecord) -> None:
-        """Apply changed fields; a named leader, even the same, begins a new epoch."""
         name = self._name(record.topic_id)
         partitions = [] if name is None else self._partitions_of(name)
         if name is None or not 0 <= record.partition_id < len(partitions):
             raise BrokenHistory(f"partition {record.partition_id} of {record.topic_id} changed, which is not there")
-        before = partitions[record.partition_id]
-        partitions[record.partition_id] = PartitionImage(
-            leader=before.leader if record.leader == NO_LEADER_CHANGE else record.leader,
-            leader_epoch=before.leader_epoch + (record.leader != NO_LEADER_CHANGE),
-            partition_epoch=before.partition_epoch + 1,
-            replicas=before.replicas if record.replicas is None else tuple(record.replicas),
-            isr=before.isr if record.isr is None else tuple(record.isr),
-            directories=before.directories if record.directories is None else tuple(record.directories),
-        )
+        partitions[record.partition_id] = merged(partitions[record.partition_id], record)
+        self._touch(name, record.partition_id)
         self.changed[name] = None
 
     def _broker(self, record: Any, node_id: int, epoch: int) -> BrokerImage:
@@ -273,6 +315,7 @@ class Delta:
         self._names[topic_id] = None
         self._topics[name] = None
         self._partitions.pop(name, None)
+        self._touched[name] = None
         if (shown := metric_name(name)) is not None:
             self._metric_names[shown] = None
         self._configs[TOPIC_RESOURCE, name] = None

@@ -14,6 +14,7 @@ METADATA_VERSION: Final = "metadata.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
 SHARE_VERSION: Final = "share.version"
+ELR_VERSION: Final = "eligible.leader.replicas.version"
 SHARE_VERSION_WITH_DEAD_LETTERS: Final = 2
 DEAD_LETTER_CONFIGS: Final = "errors.deadletterqueue."
 """Prefix of the dead-letter settings of groups, topics and brokers."""
@@ -61,6 +62,11 @@ NOT_SERVED: Final[Mapping[str, str]] = {
 """Reasons by unserved feature of Kafka 4.3.1, of level 0; ApiVersions omits it, as in Kafka."""
 
 KAFKAS: Final = frozenset({*SUPPORTED, *NOT_SERVED})
+
+
+def has_elr(levels: Mapping[str, int]) -> bool:
+    """Whether partitions keep eligible leader replicas (KIP-966)."""
+    return levels.get(ELR_VERSION, 0) >= 1
 
 
 def has_dead_letters(levels: Mapping[str, int]) -> bool:

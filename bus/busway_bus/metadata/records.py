@@ -194,16 +194,13 @@ _TYPES: Final = {
         BrokerRegistrationChangeRecord,
     )
 }
-_WRITTEN: Final = {PartitionRecord: 1, PartitionChangeRecord: 1}
-"""Versions written, if not the highest: 2 is for eligible leader replicas, not finalized here."""
 
 
 def to_bytes(record: Any) -> bytes:
     info = info_of(type(record))
     assert info.api_key is not None
-    version = _WRITTEN.get(type(record), info.max_version)
-    if isinstance(record, BrokerRegistrationChangeRecord):
-        version = _first_version(record)
+    changes = isinstance(record, BrokerRegistrationChangeRecord)
+    version = _first_version(record) if changes else info.max_version
     return uvarint(_FRAME_VERSION) + uvarint(info.api_key) + uvarint(version) + encode(record, version)
 
 

@@ -81,10 +81,12 @@ def test_a_record_comes_back(record: Any) -> None:
 
 
 def test_a_partition_with_eligible_replicas_is_read() -> None:
-    """Version 2 is Kafka's since eligible leader replicas are on; here version 1 is written."""
+    """Version 2 has eligible leader replicas and is written, as by Kafka since 4.0-IV1; version 1 is older."""
     record = PartitionRecord(**PARTITION, eligible_leader_replicas=[2], last_known_elr=[])
-    assert from_bytes(uvarint(1) + uvarint(3) + uvarint(2) + encode(record, 2)) == record
-    assert to_bytes(PartitionRecord(**PARTITION))[:3] == bytes((1, 3, 1))
+    assert from_bytes(to_bytes(record)) == record
+    assert to_bytes(record)[:3] == bytes((1, 3, 2))
+    older = PartitionRecord(**PARTITION)
+    assert from_bytes(uvarint(1) + uvarint(3) + uvarint(1) + encode(older, 1)) == older
 
 
 @pytest.mark.parametrize(

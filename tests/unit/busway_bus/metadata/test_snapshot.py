@@ -13,7 +13,17 @@ from busway_protocol.errors import ProtocolError
 
 T = UUID(int=7)
 PARTITION = PartitionImage(
-    leader=1, leader_epoch=3, partition_epoch=4, replicas=(1, 2), isr=(1,), directories=(UUID(int=8), UUID(int=2))
+    leader=1,
+    leader_epoch=3,
+    partition_epoch=4,
+    replicas=(1, 2, 3, 4),
+    isr=(1,),
+    directories=(UUID(int=8), UUID(int=2), UUID(int=3), UUID(int=4)),
+    removing=(3,),
+    adding=(4,),
+    recovery_state=1,
+    elr=(2,),
+    last_known_elr=(3,),
 )
 BROKER = BrokerImage(
     node_id=1,
