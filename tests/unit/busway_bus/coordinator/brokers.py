@@ -1,8 +1,10 @@
 """Several brokers without sockets: their replicas, copied when a test says so, and channels between them."""
 
 import asyncio
+import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +24,7 @@ from busway_bus.metadata.records import (
 )
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.replication.partition import Partition
+from busway_bus.replication.partition_state import Role
 from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.testing.sim_files import SimFiles
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -179,16 +182,39 @@ class Brokers:
     async def replicate(self, topic: str, partition: int = 0) -> None:
         """Copy what followers lack of the leader's log, and commit it."""
         leader_id = self.image.topics[topic].partitions[partition].leader
+        if leader_id not in self._brokers:
+            return
         leader = self.partition(leader_id, topic, partition)
         for broker in self:
             if broker.node_id == leader_id:
                 continue
             follower = broker.replicas.find(topic, partition)
+            if leader.state.role is not Role.LEADER or follower.state.role is not Role.FOLLOWER:
+                continue
             _copy(leader, follower)
             while leader.log.flushed_offset < leader.log.end_offset:
-                leader.flushed(None)
                 await asyncio.sleep(0.001)
-            leader._carry_out(leader.state.fetched(broker.node_id, follower.log.end_offset, 0))
+            if leader.state.role is Role.LEADER:
+                leader._carry_out(leader.state.fetched(broker.node_id, follower.log.end_offset, 0))
+
+    @asynccontextmanager
+    async def replicating(self) -> AsyncIterator[None]:
+        """Keep all followers in sync meanwhile."""
+
+        async def replicate() -> None:
+            while True:
+                for topic in self.image.topics.values():
+                    for partition in range(len(topic.partitions)):
+                        await self.replicate(topic.name, partition)
+                await asyncio.sleep(0.001)
+
+        task = asyncio.ensure_future(replicate())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
 
     async def close(self) -> None:
         for broker in self:

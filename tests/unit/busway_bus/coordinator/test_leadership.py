@@ -145,7 +145,7 @@ async def test_a_decision_of_an_old_epoch_is_refused(brokers: Counting) -> None:
 
 
 async def test_a_load_of_an_old_epoch_is_dropped(brokers: Counting) -> None:
-    """Who asks a broker that lost the partition while it read it gets NOT_COORDINATOR, not COORDINATOR_LOAD_IN_PROGRESS."""
+    """A client that asks a broker that lost the partition during the load looks for the new one."""
     writing = asyncio.ensure_future(brokers.add(1, "a"))
     await turn()
     await brokers.replicate(TOPIC)
