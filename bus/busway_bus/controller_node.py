@@ -25,6 +25,7 @@ from busway_bus.metadata.features import METADATA_VERSION
 from busway_bus.metadata.records import TOPIC
 from busway_bus.quorum.driver import QuorumDriver
 from busway_bus.quorum.election_file import ElectionFile
+from busway_bus.quorum.local_controller import LocalController
 from busway_bus.quorum.metadata_log import MetadataLog
 from busway_bus.quorum.metadata_snapshots import MetadataSnapshots, SnapshotLimits
 from busway_bus.quorum.peers import Peers
@@ -109,6 +110,13 @@ class ControllerNode:
                 cluster_id=self._store.identity.cluster_id,
                 directory_id=self._store.identity.directory_id,
                 metadata=metadata,
+                controller=LocalController(
+                    self.config,
+                    metadata,
+                    self._machine.uuid4,
+                    monotonic_s=self._machine.monotonic_s,
+                    cluster_id=self._store.identity.cluster_id,
+                ),
                 quorum=self._driver,
                 scheduler=FairScheduler(self._machine),
                 listener=self.config.controller_listeners[0].name,
