@@ -21,6 +21,7 @@ from busway_bus.log.os_files import OsFiles
 from busway_bus.log.store import LogStore
 from busway_bus.nodes.quorum_member import QuorumMember, check_formatted
 from busway_bus.quorum.driver import QuorumDriver
+from busway_bus.quorum.local_controller import LocalController
 from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.server.dispatch import Routes
 from busway_bus.server.listener import Listeners
@@ -89,6 +90,13 @@ class ControllerNode:
                 cluster_id=self._store.identity.cluster_id,
                 directory_id=self._store.identity.directory_id,
                 metadata=metadata,
+                controller=LocalController(
+                    self.config,
+                    metadata,
+                    self._machine.uuid4,
+                    monotonic_s=self._machine.monotonic_s,
+                    cluster_id=self._store.identity.cluster_id,
+                ),
                 quorum=self._driver,
                 scheduler=FairScheduler(self._machine),
                 listener=self.config.controller_listeners[0].name,

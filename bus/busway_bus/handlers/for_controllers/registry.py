@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Final
 
+from busway_bus.handlers import unregister_broker
 from busway_bus.handlers.for_controllers import (
     api_versions,
     begin_quorum_epoch,
+    broker_heartbeat,
+    broker_registration,
     describe_cluster,
     describe_quorum,
     end_quorum_epoch,
@@ -30,6 +33,9 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     fetch_snapshot,
     describe_quorum,
     describe_cluster,
+    broker_registration,
+    broker_heartbeat,
+    unregister_broker,
 )
 HANDLERS: Final[Mapping[int, Handler]] = {int(module.API): handler_of(module) for module in MODULES}
 advertise([(handler.key, handler.min_version, handler.max_version) for handler in HANDLERS.values()])

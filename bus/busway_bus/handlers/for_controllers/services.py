@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import cast
 from uuid import UUID
 
+from busway_bus.controller.controller import Controller
 from busway_bus.handlers.common.context import CloseConnection, RequestContext
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.counters import RequestCounters
@@ -26,6 +27,7 @@ class ControllerServices:
     """The parts of a controller that its handlers call.
 
     Attributes:
+        controller: decides while this node leads.
         listener: name of the voters' listener at `addresses`.
         addresses: host and port by voter.
     """
@@ -35,6 +37,7 @@ class ControllerServices:
     cluster_id: str
     directory_id: UUID
     metadata: MetadataLog
+    controller: Controller
     quorum: QuorumDriver
     scheduler: FairScheduler
     listener: str

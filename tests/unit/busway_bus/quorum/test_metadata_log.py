@@ -111,7 +111,8 @@ async def test_commands_are_durable_followed_and_there_after_a_restart():
     await node.format()
     made = await node.run(creation())
     assert (made.name, len(made.partitions)) == ("t", 2)
-    await node.run(lambda image: grow(with_broker(image), PartitionCount(name="t", count=3)))
+    surroundings = Surroundings(config=BrokerConfig.defaults(), new_id=lambda: T, next_offset=0)
+    await node.run(lambda image: grow(with_broker(image), PartitionCount(name="t", count=3), surroundings))
     await node.run(creation("u", U))
     await node.run(lambda image: delete(image, "u"))
     assert [entry[1:] for entry in watcher.notified[1:]] == [
