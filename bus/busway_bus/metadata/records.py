@@ -199,7 +199,8 @@ _TYPES: Final = {
 def to_bytes(record: Any) -> bytes:
     info = info_of(type(record))
     assert info.api_key is not None
-    version = _first_version(record) if isinstance(record, BrokerRegistrationChangeRecord) else info.max_version
+    changes = isinstance(record, BrokerRegistrationChangeRecord)
+    version = _first_version(record) if changes else info.max_version
     return uvarint(_FRAME_VERSION) + uvarint(info.api_key) + uvarint(version) + encode(record, version)
 
 
