@@ -1,12 +1,11 @@
 """A transaction whose coordinator, partitions and group are on three brokers, and its end after each of them moved."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
-from tests.support.patience import patient
 from tests.unit.busway_bus.coordinator.brokers import turn
-from tests.unit.busway_bus.coordinator.coordinators import CoordinatedBrokers
+from tests.unit.busway_bus.coordinator.coordinators import CoordinatedBrokers, until
 
 from busway_bus.coordinator.offset_commit_verification import TransactionalProducer
 from busway_bus.groups.group import Committer
@@ -30,12 +29,6 @@ async def brokers() -> AsyncIterator[CoordinatedBrokers]:
     async with made.replicating():
         yield made
         await made.close()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(patient(10)):
-        while not holds():
-            await asyncio.sleep(0.001)
 
 
 async def begin(brokers: CoordinatedBrokers) -> Identity:
