@@ -30,7 +30,6 @@ OWN_DEFAULTS = (
     "listeners",
     "log.dir",
     "max.connections",
-    "offsets.topic.replication.factor",
 )
 """Broker settings whose default is not Kafka's."""
 HEAD = """# Compatibility with Apache Kafka

@@ -195,7 +195,7 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
              "Minutes for which committed offsets of an empty group are kept.", at_least=1),
         _key("offsets.topic.num.partitions", _I, 50,
              "Partitions of the topic of committed offsets; fixed once it exists.", at_least=1),
-        _key("offsets.topic.replication.factor", _H, 1,
+        _key("offsets.topic.replication.factor", _H, 3,
              "Replicas of the topic of committed offsets, at most as many as there are brokers.", at_least=1),
         _key("offsets.topic.segment.bytes", _I, 104_857_600,
              "Segment size, in bytes, of the topic of committed offsets.", at_least=1),
