@@ -169,7 +169,7 @@ class PartitionLog:
             CorruptBatch: the checksum is wrong, or the batch begins before the end of this log.
         """
         header, marker = fetched(batch, self.end_offset)
-        return self._store([batch], header, now_ms, marker)
+        return self._write(batch, header, header.partition_leader_epoch, now_ms, marker, pieces=[batch])
 
     def begin_epoch(self, leader_epoch: int) -> None:
         """Begin a leader epoch at the end of the log, where followers with other epochs truncate theirs (KIP-279)."""
@@ -182,20 +182,16 @@ class PartitionLog:
         leader_epoch: int,
         now_ms: int,
         marker: TransactionMarker | None = None,
+        *,
+        pieces: list[bytes | bytearray | memoryview] | None = None,
     ) -> AppendInfo:
-        pieces, header = stamped(
-            records, header, first=self.end_offset, leader_epoch=leader_epoch, config=self.config, now_ms=now_ms
-        )
-        return self._store(pieces, header, now_ms, marker)
-
-    def _store(
-        self,
-        pieces: list[bytes | bytearray | memoryview],
-        header: BatchHeader,
-        now_ms: int,
-        marker: TransactionMarker | None,
-    ) -> AppendInfo:
-        first, last, leader_epoch = header.base_offset, header.last_offset, header.partition_leader_epoch
+        """Write a batch; `pieces` are its bytes with offset and epoch, which are set without them."""
+        first = self.end_offset if pieces is None else header.base_offset
+        last = first + header.last_offset_delta
+        if pieces is None:
+            pieces, header = stamped(
+                records, header, first=first, leader_epoch=leader_epoch, config=self.config, now_ms=now_ms
+            )
         segment = self._segments[-1]
         size_bytes = header.size_bytes
         if segment.full(size_bytes, last, self.config):

@@ -12,6 +12,7 @@ from uuid import UUID
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.limits import INSPECTIONS_MAX
 from busway_bus.kernel.node_channels import BrokerChannels, ControllerChannel
+from busway_bus.kernel.replication_configs import RACK_AWARE
 from busway_bus.kernel.transactions import EndTransaction
 from busway_bus.log.disk_failures import DiskFailures
 from busway_bus.log.flusher import Flusher
@@ -112,6 +113,10 @@ class ReplicaManager:
         self._isr_keeper = asyncio.ensure_future(
             replicator.keep_isrs(lambda: self.local, self._monotonic_s, lag_max_ms)
         )
+
+    def reader_rack(self, rack: str) -> str:
+        """Return the rack of a consumer that may be sent to a follower; "" for none (KIP-392)."""
+        return rack if rack and self._config.get("replica.selector.class") == RACK_AWARE else ""
 
     def follower_fetch(self, replica: int, broker_epoch: int) -> FollowerFetch:
         """Return what a follower's fetch means for the partitions that this node leads."""

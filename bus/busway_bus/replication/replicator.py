@@ -62,7 +62,7 @@ class Replicator:
         self._closed = False
 
     def moved(self, partition: Partition) -> None:
-        """Follow the newest record of a partition: fetch from its leader, or from nobody."""
+        """Follow the newest record of a partition: fetch from its leader, or not at all."""
         key = partition.topic, partition.index
         leader = partition.leader if partition.state.role is Role.FOLLOWER else NO_LEADER
         if leader == self._node_id or self._closed:
