@@ -24,11 +24,16 @@ _PROTOCOLS: Final = "listener.security.protocol.map"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One listener. An empty host is every interface; port 0 takes a free one."""
+    """One listener. An empty host is every interface; port 0 takes a free one.
+
+    Attributes:
+        security_protocol: Kafka's number; 0 is PLAINTEXT, which this broker's listeners have.
+    """
 
     name: str
     host: str
     port: int
+    security_protocol: int = 0
 
     @property
     def address(self) -> str:
