@@ -24,7 +24,9 @@ from busway_bus.handlers import (
 )
 from busway_bus.handlers.for_controllers import (
     allocate_producer_ids,
+    alter_partition,
     api_versions,
+    assign_replicas_to_dirs,
     begin_quorum_epoch,
     broker_heartbeat,
     broker_registration,
@@ -54,6 +56,8 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     broker_registration,
     broker_heartbeat,
     unregister_broker,
+    alter_partition,
+    assign_replicas_to_dirs,
     sasl_handshake,
     create_topics,
     delete_topics,
