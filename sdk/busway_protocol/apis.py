@@ -14,6 +14,7 @@ from busway_protocol.messages import (
     cluster,
     configs,
     fetch,
+    forwarding,
     groups_classic,
     groups_modern,
     metadata,
@@ -76,6 +77,7 @@ class ApiKey(IntEnum):
     DESCRIBE_QUORUM = 55
     ALTER_PARTITION = 56
     UPDATE_FEATURES = 57
+    ENVELOPE = 58
     FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
@@ -84,6 +86,7 @@ class ApiKey(IntEnum):
     UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    ALLOCATE_PRODUCER_IDS = 67
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
     ASSIGN_REPLICAS_TO_DIRS = 73
@@ -119,6 +122,7 @@ _MODULES: Final = (
     cluster,
     configs,
     fetch,
+    forwarding,
     groups_classic,
     groups_modern,
     metadata,

@@ -88,12 +88,15 @@ class _Target:
         self.elr = before.elr
 
     def complete_reassignment(self) -> None:
-        """End a reassignment as soon as all remaining replicas are in sync."""
+        """End a reassignment when all new replicas are in sync; one to fewer replicas when all that remain are."""
         if not self.removing and not self.adding:
             return
         isr = tuple(replica for replica in self.isr if replica not in self.removing)
         replicas = tuple(replica for replica in self.replicas if replica not in self.removing)
-        if isr and replicas and set(replicas) <= set(isr):
+        if self.removing and not (isr and replicas):
+            return
+        shrinks = len(self.adding) < len(self.removing)
+        if set(self.adding) <= set(isr) and (not shrinks or set(replicas) <= set(isr)):
             self.isr, self.replicas, self.removing, self.adding = isr, replicas, (), ()
 
     def derive_elr(self) -> None:
@@ -149,17 +152,14 @@ class _Target:
             record.eligible_leader_replicas = list(self.elr)
 
     def write_last_leader(self, record: PartitionChangeRecord) -> None:
-        """Note the leader when the ISR becomes empty, and forget it when there is a leader again."""
+        """Note the leader when the partition becomes leaderless, and forget it with the next one."""
         before = self.before
         if not self.change.elr_enabled:
             return
-        if record.isr == []:
-            if before.leader != NO_LEADER and before.last_known_elr != (before.leader,):
-                record.last_known_elr = [before.leader]
-        elif before.last_known_elr:
-            leader = before.leader if record.leader == NO_LEADER_CHANGE else record.leader
-            if leader != NO_LEADER:
-                record.last_known_elr = []
+        if record.leader == NO_LEADER and before.leader != NO_LEADER and not before.last_known_elr:
+            record.last_known_elr = [before.leader]
+        elif record.leader >= 0 and before.last_known_elr:
+            record.last_known_elr = []
 
     def write_assignment(self, record: PartitionChangeRecord) -> None:
         before, change = self.before, self.change

@@ -65,8 +65,7 @@ class TransactionalRuntime(Runtime[T]):
         """
         loaded = self._find(partition)
         try:
-            replica = self._replicas.find(self._topic, partition)
-            _, durable = self._replicas.append_marker(replica, marker)
+            _, durable = self._replicas.append_marker(self._replica(loaded), marker)
         except KafkaError as problem:
             raise replies.refusal(problem) from problem
         loaded.shard.end_transaction(marker.producer_id, self.now(), committed=marker.committed)

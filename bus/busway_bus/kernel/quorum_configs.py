@@ -29,6 +29,10 @@ def is_controller_alone(values: Mapping[str, ConfigValue]) -> bool:
     return roles_of(values) == {CONTROLLER}
 
 
+def is_broker_alone(values: Mapping[str, ConfigValue]) -> bool:
+    return roles_of(values) == {BROKER}
+
+
 def voters_of(values: Mapping[str, ConfigValue]) -> dict[int, VoterAddress]:
     """Parse the voters, by id.
 
@@ -45,6 +49,11 @@ def voters_of(values: Mapping[str, ConfigValue]) -> dict[int, VoterAddress]:
             raise ConfigError(_VOTERS, f"node {int(voter)} is named twice")
         voters[int(voter)] = VoterAddress(host.strip("[]"), int(port))
     return voters
+
+
+def is_clustered(values: Mapping[str, ConfigValue]) -> bool:
+    """Whether a broker's metadata is that of several nodes: it is one of several voters, or none."""
+    return BROKER in roles_of(values) and (CONTROLLER not in roles_of(values) or len(voters_of(values)) > 1)
 
 
 def check_roles(values: Mapping[str, ConfigValue], node_id: int) -> None:

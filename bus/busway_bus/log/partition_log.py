@@ -5,7 +5,7 @@ Not here: the start-up scan (`recovery`), look-ups by time (`times`), syncs (`fl
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from busway_bus.kernel.files import Files
 from busway_bus.kernel.transactions import EndTransaction
@@ -30,11 +30,8 @@ from busway_bus.log.side_files import SideFiles
 from busway_bus.log.snapshots import SnapshotSchedule
 from busway_bus.log.validate import check_batch
 from busway_protocol.errors import ErrorCode, KafkaError
-from busway_protocol.records.batch import (
-    BatchHeader,
-    read_header,
-)
-from busway_protocol.records.control import TransactionMarker
+from busway_protocol.records.batch import BatchHeader, CorruptBatch, read_header, verify_crc
+from busway_protocol.records.control import TransactionMarker, read_marker
 from busway_protocol.types import Buffer
 
 logger = logging.getLogger("busway.log")
@@ -49,6 +46,8 @@ class PartitionLog:
 
     Attributes:
         flushed_offset: end of what is on disk.
+        committed: returns the high watermark of a log with several replicas, whose later records may be truncated:
+            they are neither deleted by retention nor compacted.
         was_cut: a damaged or torn end was cut off at opening.
     """
 
@@ -81,12 +80,18 @@ class PartitionLog:
         self._deleted = DeletedSegments(files, directory, self.kept, recovered.start)
         self.start_offset = max(self._segments[0].base_offset, recovered.start)
         self.flushed_offset = self.end_offset
+        self.committed: Callable[[], int] | None = None
 
     # What is there
 
     @property
     def closed(self) -> bool:
         return self.kept.closed
+
+    @property
+    def _settled_offset(self) -> int:
+        """End of what is on disk and will not be truncated."""
+        return self.flushed_offset if self.committed is None else min(self.flushed_offset, self.committed())
 
     @property
     def end_offset(self) -> int:
@@ -155,6 +160,32 @@ class PartitionLog:
         batch, written = marker_batch(marker, now_ms)
         return self._write(batch, read_header(batch), leader_epoch, now_ms, written)
 
+    def append_as_follower(self, batch: Buffer, *, now_ms: int) -> AppendInfo:
+        """Write a batch of the leader as it is, with its offsets and leader epoch.
+
+        Offsets may be missing before it: compaction removed them.
+
+        Raises:
+            CorruptBatch: the checksum is wrong, or the batch begins before the end of this log.
+        """
+        header = read_header(batch)
+        verify_crc(batch, header)
+        if header.base_offset < self.end_offset:
+            raise CorruptBatch(f"offset {header.base_offset} was fetched, the log ends at {self.end_offset}")
+        marker = read_marker(batch) if header.is_control and header.producer_id >= 0 else None
+        return self._store([batch], header, now_ms, marker)
+
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """Note that this node begins to lead: the epoch starts at the end of the log.
+
+        Followers with later epochs than the last batch here are told where to truncate (KIP-279).
+        """
+        self._new_epoch |= self.epochs.assign(leader_epoch, self.end_offset)
+
+    def end_epoch(self) -> None:
+        """Forget an epoch that begins at the end of the log; an entry on disk is harmless."""
+        self.epochs.truncate(self.end_offset)
+
     def _write(
         self,
         records: Buffer,
@@ -163,11 +194,19 @@ class PartitionLog:
         now_ms: int,
         marker: TransactionMarker | None = None,
     ) -> AppendInfo:
-        first = self.end_offset
-        last = first + header.last_offset_delta
         pieces, header = stamped(
-            records, header, first=first, leader_epoch=leader_epoch, config=self.config, now_ms=now_ms
+            records, header, first=self.end_offset, leader_epoch=leader_epoch, config=self.config, now_ms=now_ms
         )
+        return self._store(pieces, header, now_ms, marker)
+
+    def _store(
+        self,
+        pieces: list[bytes | bytearray | memoryview],
+        header: BatchHeader,
+        now_ms: int,
+        marker: TransactionMarker | None,
+    ) -> AppendInfo:
+        first, last, leader_epoch = header.base_offset, header.last_offset, header.partition_leader_epoch
         segment = self._segments[-1]
         size_bytes = header.size_bytes
         if segment.full(size_bytes, last, self.config):
@@ -351,7 +390,8 @@ class PartitionLog:
         if count == len(self._segments):
             self.roll(now_ms)
         # Unflushed segments stay until their flush is done.
-        while count and self._segments[0].next_offset <= self.flushed_offset:
+        settled_offset = self._settled_offset
+        while count and self._segments[0].next_offset <= settled_offset:
             self.advance_start(self._segments[1].base_offset, now_ms)
             count -= 1
 
@@ -359,9 +399,9 @@ class PartitionLog:
 
     def closed_segments(self) -> tuple[Segment, ...]:
         waiting = {segment for segment, _ in self._rolled}
-        closed = []
+        closed, settled_offset = [], self._settled_offset
         for segment in self._segments[:-1]:
-            if segment in waiting or segment.next_offset > self.flushed_offset:
+            if segment in waiting or segment.next_offset > settled_offset:
                 break
             closed.append(segment)
         return tuple(closed)

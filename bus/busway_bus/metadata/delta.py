@@ -22,6 +22,7 @@ from busway_bus.metadata.image import (
 from busway_bus.metadata.partition_places import Change, updated
 from busway_bus.metadata.records import (
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
@@ -149,6 +150,8 @@ class Delta:
                 self._create(record)
             case RemoveTopicRecord():
                 self._remove(record.topic_id)
+            case ClearElrRecord():
+                self._clear_elr(record.topic_name)
             case ConfigRecord():
                 self._configure(record)
             case ProducerIdsRecord():
@@ -305,6 +308,20 @@ class Delta:
                 cordoned_directories=before.cordoned_directories if cordoned is None else tuple(cordoned),
             )
         )
+
+    def _clear_elr(self, topic_name: str) -> None:
+        """Clear eligible leader replicas of one topic, or of all."""
+        names = [topic_name] if topic_name else list({**self._image.topics, **self._topics})
+        for name in names:
+            topic = self._topic(name)
+            if topic is None:
+                continue
+            for index, partition in enumerate(self._partitions.get(name, topic.partitions)):
+                if partition.elr or partition.last_known_elr:
+                    cleared = PartitionChangeRecord(
+                        topic_id=topic.topic_id, partition_id=index, eligible_leader_replicas=[], last_known_elr=[]
+                    )
+                    self._change(cleared)
 
     def _remove(self, topic_id: UUID) -> None:
         name = self._name(topic_id)

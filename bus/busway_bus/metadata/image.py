@@ -36,7 +36,7 @@ class PartitionImage:
         directories: in the order of `replicas`.
         removing, adding: replicas of a reassignment in progress; both are in `replicas`.
         elr: eligible leader replicas, which have everything committed but left the ISR (KIP-966).
-        last_known_elr: the last leader of a leaderless partition, if ISR and ELR are or were empty.
+        last_known_elr: the last leader of a leaderless partition.
     """
 
     leader: int

@@ -14,8 +14,9 @@ from busway_bus.controller.topics import NewTopic, PartitionCount, create, delet
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
 from busway_bus.log.flusher import Flusher
+from busway_bus.log.meta_properties import WrongDirectory
 from busway_bus.log.partition_log import CorruptLog
-from busway_bus.log.store import LogStore, WrongDirectory
+from busway_bus.log.store import LogStore
 from busway_bus.metadata.image import BrokerImage
 from busway_bus.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord, to_bytes
 from busway_bus.metadata.sorted_map import SortedMap
