@@ -12,6 +12,7 @@ from uuid import UUID
 
 from busway_bus.controller.controller import Controller, ControllerRequestContext
 from busway_bus.coordinator.group_coordinator import GroupCoordinator
+from busway_bus.coordinator.partition_ends import PartitionEnds
 from busway_bus.coordinator.producer_ids import ProducerIds
 from busway_bus.coordinator.share_group_coordinator import ShareGroups
 from busway_bus.coordinator.share_state_coordinator import ShareCoordinator
@@ -50,6 +51,7 @@ class NodeServices:
     Attributes:
         volume: total and free bytes of the data directory's volume; blocks on the disk.
         controller_advertised: addresses of the controller's listeners, by name.
+        partition_ends: of partitions that other brokers lead; None where there are none.
     """
 
     config: BrokerConfig
@@ -72,6 +74,7 @@ class NodeServices:
     creations: TopicAutoCreator
     scheduler: FairScheduler
     metadata_answers: MetadataAnswers
+    partition_ends: PartitionEnds | None = None
     large_answers: LargeAnswers = field(default_factory=LargeAnswers)
     requests: RequestCounters = field(default_factory=RequestCounters)
 
