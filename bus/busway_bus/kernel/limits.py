@@ -26,6 +26,9 @@ TOPICS_UNDER_WAY_MAX: Final = 1_000
 SEGMENT_BYTES_MIN: Final = 1_048_576
 """Of a topic's segment.bytes, as in Kafka; not of offsets.topic.segment.bytes."""
 
+ELECTIONS_AT_ONCE_MAX: Final = 1_000
+"""Elections of one periodic decision of the controller, as in Kafka."""
+
 CREATED_PARTITIONS_MAX: Final = 10_000
 """Partitions of one command, as in Kafka: the batch must fit the metadata log."""
 

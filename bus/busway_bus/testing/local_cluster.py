@@ -18,7 +18,7 @@ from busway_bus.testing.ports import HOLDS, HeldPort
 _ANY_PORT: Final = "PLAINTEXT://127.0.0.1:0"
 
 
-_PROMPT: Final = {
+PROMPT: Final = {
     f"group.{kind}.{what}heartbeat.interval.ms": "200" for kind in ("consumer", "share") for what in ("min.", "")
 }
 """Short heartbeat intervals, for fast assignments; by default 5 s."""
@@ -43,7 +43,7 @@ class LocalCluster:
             "group.initial.rebalance.delay.ms": "0",
             "offsets.topic.num.partitions": "1",
             "transaction.state.log.num.partitions": "1",
-            **(_PROMPT if prompt else {}),
+            **(PROMPT if prompt else {}),
             **(properties or {}),
             "log.dirs": self.data_dir,
         }

@@ -1,7 +1,7 @@
 """Administration: topics, groups, settings, offsets.
 
 Here: `Admin`.
-Not here: `explanations`, `features`, `share_groups`, `transactions`. Refusals raise `BrokerError` with the broker's
+Not here: `cluster`, `explanations`, `features`, `share_groups`, `transactions`. Refusals raise `BrokerError` with the broker's
 text.
 """
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final
 
+from busway.admin.cluster import ClusterAdmin
 from busway.admin.explanations import ExplanationsAdmin
 from busway.admin.features import FeaturesAdmin
 from busway.admin.groups import GroupsAdmin
@@ -21,7 +22,6 @@ from busway.errors import BrokerError
 from busway.security.choosing import taken
 from busway.types import TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
-from busway_protocol.messages.cluster import DescribeClusterRequest
 from busway_protocol.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -78,16 +78,7 @@ class ConfigValue:
     documentation: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterDescription:
-    """The brokers (id → host, port) and the controller."""
-
-    cluster_id: str
-    controller: int
-    brokers: Mapping[int, tuple[str, int]]
-
-
-class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, TransactionsAdmin):
+class Admin(ClusterAdmin, ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, TransactionsAdmin):
     """Administration client of a cluster.
 
     Args:
@@ -281,15 +272,6 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
         what = "topic" if kind == TOPIC else "broker"
         for entry in answer.responses:
             _check(entry.error_code, f"{what} {entry.resource_name}", entry.error_message)
-
-    # Cluster
-
-    async def describe_cluster(self) -> ClusterDescription:
-        """Return the brokers and the controller."""
-        answer = await self._cluster.ask_any(DescribeClusterRequest(include_cluster_authorized_operations=False))
-        _check(answer.error_code, "describing the cluster", answer.error_message)
-        brokers = {broker.broker_id: (broker.host, broker.port) for broker in answer.brokers}
-        return ClusterDescription(answer.cluster_id, answer.controller_id, brokers)
 
 
 def _check(error_code: int, what: str, text: str | None = None) -> None:

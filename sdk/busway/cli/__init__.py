@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "consume": "records",
     "groups": "groups",
     "transactions": "transactions",
+    "cluster": "cluster",
     "features": "features",
     "dlq": "dlq",
     "schema": "schema",

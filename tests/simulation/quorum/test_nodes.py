@@ -8,8 +8,8 @@ import pytest
 
 from busway.net.connection import Connection
 from busway_bus.handlers.for_controllers import api_versions
+from busway_bus.log.meta_properties import WrongDirectory
 from busway_bus.log.partition_log import CorruptLog
-from busway_bus.log.store import WrongDirectory
 from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.snapshot_wire import snapshot_request
 from busway_bus.quorum.voters import ReplicaKey

@@ -67,7 +67,7 @@ def _online(reply: TopicImage | KafkaError, node: NodeServices) -> TopicImage | 
     """Return the reply, or an error if the topic cannot be served."""
     if isinstance(reply, TopicImage):
         try:
-            node.replicas.local.check_online(reply.topic_id)
+            node.check_online(reply.topic_id)
         except KafkaError as problem:
             return problem
     return reply
