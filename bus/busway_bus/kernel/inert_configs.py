@@ -38,18 +38,12 @@ INERT: Final[Mapping[str, _Rows]] = {
     "replicas are not moved or throttled yet, and a broker that stops always hands over its leaderships": (
         ("alter.log.dirs.replication.quota.window.num", _I, 11),
         ("alter.log.dirs.replication.quota.window.size.seconds", _I, 1),
-        ("auto.leader.rebalance.enable", _B, True),
         ("controlled.shutdown.enable", _B, True),
-        ("leader.imbalance.check.interval.seconds", _L, 300),
         ("num.replica.alter.log.dirs.threads", _I, None),
         ("num.replica.fetchers", _I, 1),
         ("replica.socket.receive.buffer.bytes", _I, 65_536),
         ("replication.quota.window.num", _I, 11),
         ("replication.quota.window.size.seconds", _I, 1),
-    ),
-    "a commit is answered once it is durable; the client's own time-out bounds its wait": (
-        ("offsets.commit.timeout.ms", _I, 5000),
-        ("share.coordinator.write.timeout.ms", _I, 5000),
     ),
     "a node stops when its only directory fails, and its controller notices that": (
         ("log.dir.failure.timeout.ms", _L, 30_000),

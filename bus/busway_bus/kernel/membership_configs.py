@@ -27,7 +27,6 @@ MEMBERSHIP_CONFIGS: Final[Sequence[ConfigKey]] = (
         60_000,
         "How long, in ms, a starting broker tries to register with its controller.",
     ),
-    _key("request.timeout.ms", 30_000, "How long, in ms, a broker waits for a response of another broker."),
     _key(
         "socket.connection.setup.timeout.ms",
         10_000,
