@@ -19,6 +19,7 @@ from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.os_files import OsFiles
 from busway_bus.log.store import LogStore
+from busway_bus.nodes.balancing import elect_periodically
 from busway_bus.nodes.fencing import Fencing
 from busway_bus.nodes.formatting import check_formatted
 from busway_bus.nodes.quorum_member import QuorumMember
@@ -130,6 +131,7 @@ class ControllerNode:
             member.format(),
             fencing.watch_sessions(),
             fencing.watch_connections(),
+            elect_periodically(controller, metadata, self.config),
         ]
         self._chores = [asyncio.ensure_future(chore) for chore in chores]
         endpoints = ", ".join(f"{endpoint.name} {endpoint.address}" for endpoint in self.advertised.values())

@@ -18,6 +18,7 @@ from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.files import DataDirectory
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.store import LogStore
+from busway_bus.nodes.balancing import elect_periodically
 from busway_bus.nodes.broker_images import BrokerImages
 from busway_bus.nodes.channels import ActiveController, BrokerConnections
 from busway_bus.nodes.fencing import Fencing
@@ -134,6 +135,7 @@ class ClusterMember:
             self._run(self._quorum.format())
             self._run(self._fencing.watch_sessions())
             self._run(self._fencing.watch_connections())
+            self._run(elect_periodically(self._local, self.metadata, self._config))
         await self._led()
         await self.lifecycle.register()
         self._store.broker_epoch = self.lifecycle.epoch
