@@ -173,7 +173,13 @@ class ClusterMember:
         self._tasks.append(asyncio.ensure_future(work))
 
     async def opened(self, replicas: ReplicaManager) -> None:
-        """Do nothing: the registration after a kill tells the controller that this broker may have lost records."""
+        """Replicate from now on.
+
+        The registration after a kill tells the controller that this broker may have lost records.
+        """
+        replicas.replicate(
+            brokers=self.to_brokers, controller=self.to_controller, broker_epoch=lambda: self.lifecycle.epoch
+        )
 
     def following(self) -> None:
         self.images.follow()
