@@ -128,7 +128,7 @@ async def _brokers(
 ) -> AsyncIterator[tuple[str, "asyncio.Future[Any]"]]:
     """Run the brokers of a cluster; yield their addresses, and a future of the end."""
     files = files_of(data, count)
-    held = [_held(bus, 0 if port == 0 else port + at) for at in range(count)]
+    held = [bus.HeldPort() for _ in range(count if port == 0 else 0)]
     held_for_controllers = [bus.HeldPort() for _ in files]
     try:
         prepare(
@@ -137,7 +137,7 @@ async def _brokers(
             settings_of(
                 files,
                 host=host,
-                ports=[each.number for each in held],
+                ports=[each.number for each in held] or list(range(port, port + count)),
                 controller_ports=[each.number for each in held_for_controllers],
                 overrides=settings,
             ),
@@ -147,13 +147,6 @@ async def _brokers(
     finally:
         for each in (*held, *held_for_controllers):
             each.release()
-
-
-def _held(bus: Any, port: int) -> Any:
-    try:
-        return bus.HeldPort(port)
-    except OSError as problem:
-        raise CommandFailed(f"port {port} cannot be used: {problem.strerror}; --port takes others") from None
 
 
 def make_home(folder: Path, remedy: str = "--data FOLDER takes another one") -> None:
