@@ -27,6 +27,7 @@ from busway_bus.nodes.lifecycle import BrokerLifecycle
 from busway_bus.nodes.quorum_member import QuorumMember
 from busway_bus.nodes.remote_controller import RemoteController
 from busway_bus.quorum.local_controller import LocalController
+from busway_bus.replication.directory_assignments import DirectoryAssignments
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.server.dispatch import Routes
@@ -106,6 +107,7 @@ class ClusterMember:
             self._local, self.metadata, session_ms=session_ms, listener=config.inter_broker_listener
         )
         self._tasks: list[asyncio.Task[None]] = []
+        self._assignments: DirectoryAssignments
 
     def _channel(self, retry_ms: int) -> ActiveController:
         timeout_ms = self._config.get("controller.socket.timeout.ms")
@@ -185,6 +187,12 @@ class ClusterMember:
         replicas.replicate(
             brokers=self.to_brokers, controller=self.to_controller, broker_epoch=lambda: self.lifecycle.epoch
         )
+        self._assignments = DirectoryAssignments(
+            self._config.node_id, lambda: self.lifecycle.epoch, self.to_controller, replicas.local.misplaced
+        )
+        self.images.watch(self._assignments.look)
+        self._run(self._assignments.run())
+        self._assignments.look()
 
     def following(self) -> None:
         self.images.follow()
@@ -207,7 +215,7 @@ class ClusterMember:
         return []
 
     async def retry(self) -> None:
-        """Do nothing: requests are retried by their channels."""
+        self._assignments.look()
 
     async def leave(self) -> None:
         await self.lifecycle.shut_down(SHUTDOWN_S)
