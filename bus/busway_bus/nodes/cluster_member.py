@@ -24,6 +24,7 @@ from busway_bus.nodes.channels import ActiveController, BrokerConnections
 from busway_bus.nodes.fencing import Fencing
 from busway_bus.nodes.forwarding import Forwarder
 from busway_bus.nodes.lifecycle import BrokerLifecycle
+from busway_bus.nodes.offline_reports import OfflineReports
 from busway_bus.nodes.quorum_member import QuorumMember
 from busway_bus.nodes.remote_controller import RemoteController
 from busway_bus.quorum.local_controller import LocalController
@@ -83,8 +84,16 @@ class ClusterMember:
             connect_ms=config.get("socket.connection.setup.timeout.ms"),
         )
         self.forwarding = Forwarder(self._forwards)
-        self.controller = RemoteController(config.node_id, self.to_controller, self.images, self._leader)
-        self.lifecycle = BrokerLifecycle(
+        self.controller = RemoteController(
+            config.node_id,
+            self.to_controller,
+            self.images,
+            leader=self._leader,
+            broker_epoch=lambda: self.lifecycle.epoch,
+        )
+        self._reports = OfflineReports(self.controller)
+        self._replicas: ReplicaManager
+        self.lifecycle: BrokerLifecycle = BrokerLifecycle(
             self._heartbeats,
             registration(),
             cluster_id=store.identity.cluster_id,
@@ -185,6 +194,8 @@ class ClusterMember:
         replicas.replicate(
             brokers=self.to_brokers, controller=self.to_controller, broker_epoch=lambda: self.lifecycle.epoch
         )
+        self._replicas = replicas
+        self._reports.follow(self.images, replicas.local)
 
     def following(self) -> None:
         self.images.follow()
@@ -204,10 +215,10 @@ class ClusterMember:
         return broker is None or broker.fenced
 
     def chores(self) -> Sequence[Coroutine[Any, Any, None]]:
-        return []
+        return [self._reports.run(self._replicas.local)]
 
     async def retry(self) -> None:
-        """Do nothing: requests are retried by their channels."""
+        await self._reports.send(self._replicas.local)
 
     async def leave(self) -> None:
         await self.lifecycle.shut_down(SHUTDOWN_S)
