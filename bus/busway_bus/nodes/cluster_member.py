@@ -24,10 +24,10 @@ from busway_bus.nodes.channels import ActiveController, BrokerConnections
 from busway_bus.nodes.fencing import Fencing
 from busway_bus.nodes.forwarding import Forwarder
 from busway_bus.nodes.lifecycle import BrokerLifecycle
-from busway_bus.nodes.offline_reports import OfflineReports
 from busway_bus.nodes.quorum_member import QuorumMember
 from busway_bus.nodes.remote_controller import RemoteController
 from busway_bus.quorum.local_controller import LocalController
+from busway_bus.replication.directory_assignments import DirectoryAssignments
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.server.dispatch import Routes
@@ -84,15 +84,7 @@ class ClusterMember:
             connect_ms=config.get("socket.connection.setup.timeout.ms"),
         )
         self.forwarding = Forwarder(self._forwards)
-        self.controller = RemoteController(
-            config.node_id,
-            self.to_controller,
-            self.images,
-            leader=self._leader,
-            broker_epoch=lambda: self.lifecycle.epoch,
-        )
-        self._reports = OfflineReports(self.controller)
-        self._replicas: ReplicaManager
+        self.controller = RemoteController(config.node_id, self.to_controller, self.images, self._leader)
         self.lifecycle: BrokerLifecycle = BrokerLifecycle(
             self._heartbeats,
             registration(),
@@ -115,6 +107,7 @@ class ClusterMember:
             self._local, self.metadata, session_ms=session_ms, listener=config.inter_broker_listener
         )
         self._tasks: list[asyncio.Task[None]] = []
+        self._assignments: DirectoryAssignments
 
     def _channel(self, retry_ms: int) -> ActiveController:
         timeout_ms = self._config.get("controller.socket.timeout.ms")
@@ -194,8 +187,12 @@ class ClusterMember:
         replicas.replicate(
             brokers=self.to_brokers, controller=self.to_controller, broker_epoch=lambda: self.lifecycle.epoch
         )
-        self._replicas = replicas
-        self._reports.follow(self.images, replicas.local)
+        self._assignments = DirectoryAssignments(
+            self._config.node_id, lambda: self.lifecycle.epoch, self.to_controller, replicas.local.misplaced
+        )
+        self.images.watch(self._assignments.look)
+        self._run(self._assignments.run())
+        self._assignments.look()
 
     def following(self) -> None:
         self.images.follow()
@@ -215,10 +212,10 @@ class ClusterMember:
         return broker is None or broker.fenced
 
     def chores(self) -> Sequence[Coroutine[Any, Any, None]]:
-        return [self._reports.run(self._replicas.local)]
+        return []
 
     async def retry(self) -> None:
-        await self._reports.send(self._replicas.local)
+        self._assignments.look()
 
     async def leave(self) -> None:
         await self.lifecycle.shut_down(SHUTDOWN_S)

@@ -5,16 +5,15 @@ Not here: clients' requests (`forwarding`), the commands (`controller`), the con
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 from uuid import UUID
 
 from busway_bus.controller.controller import Command, ControllerRequestContext
-from busway_bus.controller.leaders import ReportReplicas
 from busway_bus.controller.producer_ids import AllocateProducerIds
 from busway_bus.controller.topics import CreateTopics, NewTopic
 from busway_bus.kernel.node_channels import ControllerChannel
-from busway_bus.metadata.image import LOST, TopicImage
+from busway_bus.metadata.image import TopicImage
 from busway_bus.nodes.forwarding import LOOPBACK, envelope
 from busway_bus.quorum.metadata_images import Published
 from busway_protocol.apis import ApiKey, api, request_header_version, response_header_version
@@ -25,13 +24,6 @@ from busway_protocol.messages.forwarding import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     EnvelopeResponse,
-)
-from busway_protocol.messages.partitions import (
-    AssignReplicasToDirsRequest,
-    AssignReplicasToDirsRequestDirectory,
-    AssignReplicasToDirsRequestPartition,
-    AssignReplicasToDirsRequestTopic,
-    AssignReplicasToDirsResponse,
 )
 from busway_protocol.messages.topics import (
     CreatableReplicaAssignment,
@@ -52,20 +44,10 @@ class RemoteController:
 
     Args:
         leader: the voter that leads, -1 if unknown.
-        broker_epoch: of this broker's registration.
     """
 
-    def __init__(
-        self,
-        node_id: int,
-        channel: ControllerChannel,
-        images: Published,
-        *,
-        leader: Callable[[], int],
-        broker_epoch: Callable[[], int],
-    ) -> None:
-        self._node_id, self._channel, self._images = node_id, channel, images
-        self._leader, self._broker_epoch = leader, broker_epoch
+    def __init__(self, node_id: int, channel: ControllerChannel, images: Published, leader: Callable[[], int]) -> None:
+        self._node_id, self._channel, self._images, self._leader = node_id, channel, images, leader
         self._waiting: dict[asyncio.Future[None], UUID] = {}
         images.watch(self._moved)
 
@@ -84,9 +66,6 @@ class RemoteController:
                 reply = await self._allocate(allocation)
             case CreateTopics() as creation:
                 reply = await self._create(creation, context)
-            case ReportReplicas() as report:
-                await self._report(report)
-                reply = None
             case _:
                 raise AssertionError(f"{type(command).__name__} is no command of a broker's own")
         return cast("R", reply)
@@ -98,26 +77,6 @@ class RemoteController:
         if answer.error_code:
             raise KafkaError(ErrorCode(answer.error_code))
         return range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
-
-    async def _report(self, report: ReportReplicas) -> None:
-        """Assign lost replicas to no directory, and restored ones to this broker's."""
-        image = self._images.image
-        own = image.brokers[self._node_id].directories[0]
-        directories = []
-        for directory, keys in ((LOST, report.lost), (own, report.restored)):
-            topics: dict[UUID, list[int]] = {}
-            for name, partition in keys:
-                if name in image.topics:
-                    topics.setdefault(image.topics[name].topic_id, []).append(partition)
-            if topics:
-                directories.append(_assigned(directory, topics))
-        answer: AssignReplicasToDirsResponse = await self._channel.send(
-            AssignReplicasToDirsRequest(
-                broker_id=self._node_id, broker_epoch=self._broker_epoch(), directories=directories
-            )
-        )
-        if answer.error_code:
-            raise KafkaError(ErrorCode(answer.error_code))
 
     async def _create(
         self, command: CreateTopics, context: ControllerRequestContext
@@ -168,19 +127,6 @@ class RemoteController:
         for waiter, topic_id in self._waiting.items():
             if topic_id in self._images.image.names and not waiter.done():
                 waiter.set_result(None)
-
-
-def _assigned(directory: UUID, topics: Mapping[UUID, list[int]]) -> AssignReplicasToDirsRequestDirectory:
-    return AssignReplicasToDirsRequestDirectory(
-        id=directory,
-        topics=[
-            AssignReplicasToDirsRequestTopic(
-                topic_id=topic_id,
-                partitions=[AssignReplicasToDirsRequestPartition(partition_index=index) for index in partitions],
-            )
-            for topic_id, partitions in topics.items()
-        ],
-    )
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
