@@ -9,12 +9,12 @@ from random import Random
 from typing import Final
 
 import pytest
+from tests.unit.busway_bus.replication.replica_cluster import ReplicaCluster
 
 from busway_bus.testing.world import Crashed, World
 from busway_protocol.errors import KafkaError
 from busway_protocol.records.batch import iter_batches
 from busway_protocol.records.record import decode_records
-from tests.unit.busway_bus.replication.replica_cluster import ReplicaCluster
 
 SEEDS: Final = range(int(os.environ.get("BUSWAY_SEEDS", "8")))
 PARTITIONS: Final = 2
