@@ -131,6 +131,21 @@ class Delta:
         self.notes: list[str] = []
 
     @property
+    def base(self) -> ClusterImage:
+        """The image before the records; of a snapshot's delta, an empty one."""
+        return self._image
+
+    @classmethod
+    def whole(cls, image: ClusterImage) -> "Delta":
+        """Return the delta that names all of an image as changed, for a follower that begins with it."""
+        delta = cls(image)
+        delta.changed = dict.fromkeys(image.topics)
+        delta.configured = {name for kind, name in image.configs if kind == TOPIC_RESOURCE}
+        delta.configured_else = True
+        delta.registered = set(image.brokers)
+        return delta
+
+    @property
     def quiet(self) -> bool:
         on_topics = self.changed or self.removed or self.configured
         return not (on_topics or self.configured_else or self.registered or self.unregistered)
