@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "broker": "servers",
     "registry": "servers",
     "connect": "connect",
+    "status": "status",
     "topics": "topics",
     "produce": "records",
     "consume": "records",
