@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "registry": "servers",
     "connect": "connect",
     "status": "status",
+    "top": "top",
     "doctor": "doctor",
     "topics": "topics",
     "produce": "records",

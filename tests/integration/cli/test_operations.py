@@ -1,7 +1,10 @@
-"""`busway status` against `busway up`, and rows of clusters that one node cannot have."""
+"""`busway status` and `busway top` against `busway up`, and rows of clusters that one node cannot have."""
+
+import json
+import signal
 
 import pytest
-from tests.integration.cli.conftest import Up, run
+from tests.integration.cli.conftest import SECONDS, Up, run, start
 
 from busway.admin.admin import ClusterDescription
 from busway.cli.status import _broker_rows, _topic_row, _troubled_rows
@@ -70,3 +73,37 @@ def test_partitions_in_trouble() -> None:
         (1, 1, 3, False),
         (2, 1, 3, True),
     ]
+
+
+def test_top_once(up: Up) -> None:
+    """The rates of one interval, with the lag at its end; as text and as JSON."""
+    up.run("topics", "create", "t1", "-p", "2")
+    up.run("produce", "t1", "one", "-k", "k")
+    up.run("consume", "t1", "--from-beginning", "-n", "1", "--group", "t1-readers")
+    up.run("produce", "t1", "two", "-k", "k")
+    facts = up.run("top", "--once", "-i", "0.1", "--json").json
+    assert {"topic": "t1", "partitions": 2, "records_per_s": 0.0, "end_offsets": 2} in facts["topics"]
+    group = {"group": "t1-readers", "state": "Empty", "topic": "t1", "records_per_s": 0.0, "lag": 1}
+    assert group in facts["groups"]
+    text = up.run("top", "--once", "-i", "0.1").out
+    assert ["t1", "2", "0.0", "2"] in [line.split() for line in text.splitlines()]
+    assert "__consumer_offsets" not in text
+    assert "__consumer_offsets" in up.run("top", "--once", "-i", "0.1", "--internal").out
+    assert up.run("top", "-i", "0").code == 2
+
+
+def test_top_goes_on(up: Up) -> None:
+    """A line for each interval, until it is stopped."""
+    up.run("topics", "create", "t2")
+    watching = start("top", "-i", "0.1", "--json", env=up.env)
+    assert watching.stdout is not None
+    assert watching.stdout.readline()
+    up.run("produce", "t2", "one")
+    while True:
+        (rate,) = [row for row in json.loads(watching.stdout.readline())["topics"] if row["topic"] == "t2"]
+        if rate["records_per_s"] > 0:
+            break
+    assert rate["end_offsets"] == 1
+    watching.send_signal(signal.SIGINT)
+    _, err = watching.communicate(timeout=SECONDS)
+    assert (watching.returncode, "Traceback" in err) == (130, False)
