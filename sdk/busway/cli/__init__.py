@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "dlq": "dlq",
     "schema": "schema",
     "outbox": "outbox",
+    "init": "init",
     "run": "services",
     "demo": "services",
     "simulate": "simulate",
