@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import re
 import subprocess
 import sys
 import time
@@ -18,9 +19,12 @@ from busway import (
     ConnectionFailed,
     Consumer,
     Producer,
+    SecurityOptions,
     ShareConsumer,
 )
 from busway.admin.admin import NewTopic
+from busway.cli.cluster_checks import check_cluster
+from busway.cli.progress import read_ends, read_groups
 from tests.support import certificates
 from tests.support.apache_kafka import ApacheKafka, java
 from tests.support.certificates import Certificates
@@ -228,6 +232,8 @@ async def test_each_refusal_is_one_line_with_cause_and_remedy(
         shown = str(refused.value)
         assert "\n" not in shown
         assert not any(secret in shown for secret in (PASSWORD, "wr0ng", "no.token"))
+    (finding,) = (await check_cluster(where, SecurityOptions(**options))).findings
+    assert (finding.level, re.search(text, finding.text) is not None) == ("problem", True)
 
 
 @pytest.mark.slow
@@ -247,6 +253,32 @@ async def test_the_wrong_protocol_for_a_port(
     with pytest.raises(ConnectionFailed, match=text) as refused:
         await Admin(kafka.address(listener), **security(None, protocol, authority)).start()
     assert "\n" not in str(refused.value)
+    options = SecurityOptions(**security(None, protocol, authority))
+    (finding,) = (await check_cluster(kafka.address(listener), options)).findings
+    assert (finding.level, re.search(text, finding.text) is not None) == ("problem", True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("listener", ["PLAIN_TEXT", "TLS", "SASL_TLS"])
+async def test_doctor_and_status_on_a_cluster_in_order(
+    kafka: SecuredKafka, authority: Certificates, listener: str
+) -> None:
+    """No finding of `busway doctor` but those that are in order, its controller's clock with them; `busway status` reads it."""
+    options = security("PLAIN" if "SASL" in listener else None, LISTENERS[listener], authority)
+    checks = await check_cluster(kafka.address(listener), SecurityOptions(**options))
+    assert [finding for finding in checks.findings if finding.level != "ok"] == []
+    assert [finding.subject.split()[0] for finding in checks.findings] == [
+        "bootstrap",
+        "controller",
+        "broker",
+        "partitions",
+    ]
+    async with Admin(kafka.address(listener), **options) as admin:
+        topics = await admin.describe_topics()
+        ends = await read_ends(admin, topics.values())
+        assert {partition.topic for partition in ends} == set(topics)
+        groups = await read_groups(admin, ends)
+    assert {group.kind for group in groups} <= {"classic", "consumer", "share"}
 
 
 @pytest.mark.slow

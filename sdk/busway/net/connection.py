@@ -108,6 +108,12 @@ class Connection:
         return self._problem
 
     @property
+    def certificate_ends_s(self) -> float | None:
+        """End of the broker's certificate in seconds since 1970; None without TLS."""
+        certificate = None if self._transport is None else self._transport.get_extra_info("peercert")
+        return ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else None
+
+    @property
     def waiting(self) -> int:
         return len(self._waiting) + len(self._held or ())
 

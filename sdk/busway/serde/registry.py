@@ -8,6 +8,7 @@ import asyncio
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -198,6 +199,21 @@ class RegistryClient:
             RegistryRefused: the answer is an error.
             RegistryUnreachable: no answer after 4 attempts, or the files of TLS cannot be used.
         """
+        return _content(self.url, await self._answer(method, path, body))
+
+    async def date_ms(self) -> int | None:
+        """Return the server's time of its Date header, in ms since 1970, rounded down to a second; None without one.
+
+        Raises:
+            RegistryUnreachable: as for `request`.
+        """
+        date = (await self._answer("GET", "/")).headers.get("Date")
+        try:
+            return None if date is None else int(parsedate_to_datetime(date).timestamp() * 1000)
+        except ValueError:
+            return None
+
+    async def _answer(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> "httpx2.Response":
         import httpx2  # loads in 0.1 s, and not every program needs it
 
         http = self._http or await self._connected()
@@ -215,7 +231,7 @@ class RegistryClient:
                     ) from None
             else:
                 if answer.status_code not in _TRY_AGAIN or attempt == _ATTEMPTS:
-                    return _content(self.url, answer)
+                    return answer
             await REAL_TIME.sleep(backoff.next())
         raise AssertionError("the last attempt returns or raises")
 
