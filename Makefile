@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check sim simulate simulate-cases smoke gate full up hostile interop spark compose bench clean
+.PHONY: demo test check sim simulate simulate-cases smoke gate full up hostile interop spark compose bench docs docs-serve clean
 
 PYTHON_ALONE := not java and not foreign and not hostile and not spark and not postgres and not compose and not simulation
 
@@ -60,6 +60,14 @@ spark: $(READY)
 
 compose: $(READY)
 	$(BIN)/pytest -m "compose and not spark"
+
+docs: $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
+
+docs-serve: $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --watch README.md --watch docs --watch sdk
 
 bench: $(READY)
 	$(BIN)/python tools/jars.py kafka

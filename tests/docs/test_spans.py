@@ -15,7 +15,7 @@ from busway import sql, testing, web
 from busway.app.tables.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")))
+PAGES = ("README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")))
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 SPAN = re.compile(r"`([^`\n]+)`")
 WRAPPED = re.compile(r"@(.+)|async with (.+?):")
