@@ -11,7 +11,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from busway.admin.admin import Admin, ClusterDescription
+from busway.admin.admin import Admin
+from busway.admin.cluster import ClusterDescription
 from busway.cli.output import BOOTSTRAP, REGISTRY_URL, AsJson, Bootstrap, RegistryUrl, run, show_rows, write_json
 from busway.cli.progress import GroupProgress, is_offline, is_under_replicated, read_ends, read_groups
 from busway.cluster.metadata import TopicInfo
