@@ -19,8 +19,11 @@ from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.os_files import OsFiles
 from busway_bus.log.store import LogStore
-from busway_bus.nodes.quorum_member import QuorumMember, check_formatted
+from busway_bus.nodes.fencing import fence_stale
+from busway_bus.nodes.formatting import check_formatted
+from busway_bus.nodes.quorum_member import QuorumMember
 from busway_bus.quorum.driver import QuorumDriver
+from busway_bus.quorum.local_controller import LocalController
 from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.server.dispatch import Routes
 from busway_bus.server.listener import Listeners
@@ -83,16 +86,25 @@ class ControllerNode:
             member = QuorumMember(self.config, self._store, self._flusher, self._machine, self.failed.set)
             metadata, self._driver = member.metadata, member.driver
             metadata.allow_snapshots(lambda: False)
+            controller = LocalController(
+                self.config,
+                metadata,
+                self._machine.uuid4,
+                monotonic_s=self._machine.monotonic_s,
+                cluster_id=self._store.identity.cluster_id,
+            )
             self._services = ControllerServices(
                 config=self.config,
                 machine=self._machine,
                 cluster_id=self._store.identity.cluster_id,
                 directory_id=self._store.identity.directory_id,
                 metadata=metadata,
+                controller=controller,
                 quorum=self._driver,
                 scheduler=FairScheduler(self._machine),
                 listener=self.config.controller_listeners[0].name,
                 addresses=self.config.voters,
+                controller_advertised=self._listeners.controller_advertised,
             )
             member.begin()  # before the first request
             await self._listeners.serve(self._services, self._files.connections_max())
@@ -108,6 +120,7 @@ class ControllerNode:
             _every(_SWEEP_S, self._listeners.sweep),
             _every(_SNAPSHOT_S, metadata.maintain),
             member.format(),
+            fence_stale(controller, metadata, session_ms=self.config.get("broker.session.timeout.ms")),
         ]
         self._chores = [asyncio.ensure_future(chore) for chore in chores]
         endpoints = ", ".join(f"{endpoint.name} {endpoint.address}" for endpoint in self.advertised.values())

@@ -58,6 +58,7 @@ METADATA_TYPES = [
     metadata_records.TopicRecord,
     metadata_records.PartitionRecord,
     metadata_records.ConfigRecord,
+    metadata_records.ClearElrRecord,
     metadata_records.PartitionChangeRecord,
     metadata_records.RemoveTopicRecord,
     metadata_records.FeatureLevelRecord,

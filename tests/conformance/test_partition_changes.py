@@ -180,9 +180,8 @@ def test_every_record_is_kafkas() -> None:
         fields = line.split(";")
         if case.partition.leader == NO_LEADER and fields[2:3] == ["-1"]:
             fields[2] = "-"
-            line = ";".join(fields)
         kinds.add(tuple(field in {"-", "-2", "-1"} for field in fields))
-        if case.ours() != line:
+        if case.ours() != ";".join(fields):
             different.append((case.line(), line, case.ours()))
     assert not different, f"{len(different)} of {CASES}: {different[:3]}"
     assert len(kinds) > 100

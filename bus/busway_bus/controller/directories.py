@@ -7,8 +7,8 @@ Not here: a directory that fails (`brokers`).
 from dataclasses import dataclass
 from uuid import UUID
 
+from busway_bus.controller.brokers import registered
 from busway_bus.controller.controller import Surroundings
-from busway_bus.controller.isr_changes import check_epoch
 from busway_bus.controller.leaders import PartitionChanges, is_online
 from busway_bus.controller.partition_changes import Election
 from busway_bus.kernel.decision import Decision
@@ -34,7 +34,7 @@ class AssignReplicasToDirs:
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[ErrorCode, ...]]:
         """Raise STALE_BROKER_EPOCH unless the broker is registered with its epoch."""
-        check_epoch(image, self.broker_id, self.broker_epoch)
+        registered(image, self.broker_id, self.broker_epoch)
         changes = PartitionChanges(image, surroundings.config)
         newest: dict[tuple[UUID, int], PartitionImage] = {}
         records: list[PartitionChangeRecord] = []

@@ -35,13 +35,15 @@ class _Reported:
     """What a broker reported in one epoch.
 
     Attributes:
-        contact_ms: of its last heartbeat; None if its session ended.
+        contact_ms: of its last heartbeat, or of a new leader's first check; None if its session ended.
+        heard: whether it sent a heartbeat to this leader.
         metadata_offset: its last applied record; -1 if unknown.
         shutdown_offset: the offset that all active brokers must reach before it may stop; None if it does not stop.
     """
 
     epoch: int
     contact_ms: int | None
+    heard: bool = False
     metadata_offset: int = -1
     shutdown_offset: int | None = None
 
@@ -74,7 +76,7 @@ class BrokerHeartbeats:
         reported = self._of(broker)
         if reported is None:
             reported = self._reported[broker.node_id] = _Reported(broker.epoch, now_ms)
-        reported.contact_ms, reported.metadata_offset = now_ms, metadata_offset
+        reported.contact_ms, reported.heard, reported.metadata_offset = now_ms, True, metadata_offset
         if broker.fenced:
             reported.shutdown_offset = None
 
@@ -90,8 +92,13 @@ class BrokerHeartbeats:
         reported.shutdown_offset = shutdown_offset
 
     def has_session(self, broker: BrokerImage, now_ms: int, timeout_ms: int) -> bool:
+        """Whether a broker is known to be alive: another process may not take its id.
+
+        A session that a new leader assumes does not count, unlike in Kafka: all nodes may have been killed together, and a
+        restarted broker would wait for its own session's end.
+        """
         reported = self._of(broker)
-        return reported is not None and reported.contact_ms is not None and now_ms <= reported.contact_ms + timeout_ms
+        return reported is not None and reported.heard and _lasts(reported, now_ms, timeout_ms)
 
     def stale(self, image: ClusterImage, now_ms: int, timeout_ms: int) -> list[int]:
         """Return the unfenced brokers without a session, the longest silent first.
@@ -106,7 +113,7 @@ class BrokerHeartbeats:
             reported = self._of(broker)
             if reported is None:
                 self._reported[broker.node_id] = _Reported(broker.epoch, now_ms)
-            elif not self.has_session(broker, now_ms, timeout_ms):
+            elif not _lasts(reported, now_ms, timeout_ms):
                 stale.append((-1 if reported.contact_ms is None else reported.contact_ms, broker.node_id))
         return [node_id for _, node_id in sorted(stale)]
 
@@ -175,3 +182,7 @@ class BrokerHeartbeats:
         """None if it does not shut down, or if the record of that was not committed."""
         reported = self._of(broker)
         return reported.shutdown_offset if reported is not None and broker.in_controlled_shutdown else None
+
+
+def _lasts(reported: _Reported, now_ms: int, timeout_ms: int) -> bool:
+    return reported.contact_ms is not None and now_ms <= reported.contact_ms + timeout_ms

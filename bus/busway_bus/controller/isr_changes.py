@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from busway_bus.controller.brokers import registered
 from busway_bus.controller.controller import Surroundings
 from busway_bus.controller.leaders import PartitionChanges
 from busway_bus.kernel.decision import Decision
@@ -61,7 +62,7 @@ class AlterPartition:
         Raises:
             KafkaError: STALE_BROKER_EPOCH, the broker is not registered with this epoch.
         """
-        check_epoch(image, self.broker_id, self.broker_epoch)
+        registered(image, self.broker_id, self.broker_epoch)
         changes = PartitionChanges(image, surroundings.config)
         newest: dict[tuple[UUID, int], PartitionImage] = {}
         records: list[PartitionChangeRecord] = []
@@ -91,17 +92,6 @@ class AlterPartition:
             else:
                 replies.append(partition)
         return Decision(records=tuple(records), reply=tuple(replies))
-
-
-def check_epoch(image: ClusterImage, broker_id: int, epoch: int) -> None:
-    """Check that a broker is registered with an epoch: STALE_BROKER_EPOCH."""
-    broker = image.brokers.get(broker_id)
-    if broker is None:
-        text = f"No broker registration found for broker id {broker_id}"
-        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
-    if broker.epoch != epoch:
-        text = f"Expected broker epoch {broker.epoch}, but got broker epoch {epoch}"
-        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
 
 
 def _partition(image: ClusterImage, change: IsrChange) -> PartitionImage:

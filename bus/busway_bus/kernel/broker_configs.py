@@ -12,6 +12,7 @@ from busway_bus.kernel.config_def import INT_MAX, ConfigKey, ConfigType, ConfigV
 from busway_bus.kernel.group_bounds import BOUND_CONFIGS
 from busway_bus.kernel.inert_configs import INERT_CONFIGS
 from busway_bus.kernel.limits import CONNECTIONS_MAX, FETCH_BYTES_MAX, FRAME_BYTES_MAX
+from busway_bus.kernel.replication_configs import REPLICATION_CONFIGS
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
 
 _B, _S, _I, _L, _W, _H = (
@@ -72,6 +73,7 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
     [
         *_topic_defaults(),
         *BOUND_CONFIGS,
+        *REPLICATION_CONFIGS,
         _key("add.partitions.to.txn.retry.backoff.max.ms", _I, 100,
              "How long, in ms, a request waits at most for the last transaction of its transactional id to end.",
              at_least=0),
@@ -87,7 +89,7 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
         _key("controller.listener.names", _W, [],
              "Those of listeners that are for clients of the controller, such as tools with --bootstrap-controller."),
         _key("controller.quorum.bootstrap.servers", _W, [],
-             "Where to find the controllers. A broker is its own controller."),
+             "Where to find the controllers; controller.quorum.voters is used instead."),
         _key("controller.quorum.election.backoff.max.ms", _I, 1000,
              "How long, in ms, the last of those waits that a leader names as its successors.", at_least=0),
         _key("controller.quorum.election.timeout.ms", _I, 1000,
@@ -103,7 +105,7 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
         _key("controller.quorum.retry.backoff.ms", _I, 20,
              "How long, in ms, a controller is left alone that did not answer another.", at_least=0),
         _key("controller.quorum.voters", _W, [],
-             "The voters of the metadata quorum as id@host:port. A broker is its only voter."),
+             "The voters of the metadata quorum as id@host:port; without them this node is its only voter."),
         _key("default.replication.factor", _I, 1, "Replicas of a topic whose creator does not say."),
         _key("delete.topic.enable", _B, True, "Whether topics may be deleted."),
         _key("errors.deadletterqueue.auto.create.topics.enable", _B, False,
@@ -195,7 +197,7 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
              "Minutes for which committed offsets of an empty group are kept.", at_least=1),
         _key("offsets.topic.num.partitions", _I, 50,
              "Partitions of the topic of committed offsets; fixed once it exists.", at_least=1),
-        _key("offsets.topic.replication.factor", _H, 1,
+        _key("offsets.topic.replication.factor", _H, 3,
              "Replicas of the topic of committed offsets, at most as many as there are brokers.", at_least=1),
         _key("offsets.topic.segment.bytes", _I, 104_857_600,
              "Segment size, in bytes, of the topic of committed offsets.", at_least=1),

@@ -111,6 +111,13 @@ class BrokerConfig:
     def voters(self) -> Mapping[int, VoterAddress]:
         return voters_of(self.properties)
 
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener between brokers: `inter.broker.listener.name`, else PLAINTEXT, else the first."""
+        names = [listener.name for listener in self.listeners]
+        named = str(self.get("inter.broker.listener.name") or "").upper()
+        return named or ("PLAINTEXT" if "PLAINTEXT" in names else names[0])
+
     def advertised_by(self, listener: Endpoint, *, port: int) -> Endpoint:
         """Return a listener's address for clients; `port` is the bound port."""
         endpoint = next((endpoint for endpoint in self.advertised if endpoint.name == listener.name), listener)

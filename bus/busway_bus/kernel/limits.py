@@ -395,6 +395,10 @@ OBSERVER_SESSION_MS: Final = 300_000
 
 PROPOSALS_MAX: Final = 10_000
 """Batches of the metadata log without a majority yet. A leader that lost it accepts them until it notices."""
+
+QUEUED_FOR_BROKER_MAX: Final = 10_000
+"""A coordinator's items that wait for one other broker; more are refused, and their callers retry."""
+
 METRICS_CONNECTIONS_MAX: Final = 20
 """Connections of the metrics listener; more close the one quiet for the longest. Each may hold a page of some MB."""
 METRICS_PARTITIONS_MAX: Final = 10_000

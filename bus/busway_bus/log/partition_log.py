@@ -11,7 +11,7 @@ from busway_bus.kernel.files import Files
 from busway_bus.kernel.transactions import EndTransaction
 from busway_bus.log import deleted_segments, reading, times, truncation
 from busway_bus.log.aborted import AbortedTransaction
-from busway_bus.log.append_info import AppendInfo, marker_batch, stamped
+from busway_bus.log.append_info import AppendInfo, fetched, marker_batch, stamped
 from busway_bus.log.deleted_segments import DeletedSegment, DeletedSegments
 from busway_bus.log.epochs import LeaderEpochs
 from busway_bus.log.file_names import EPOCHS
@@ -30,8 +30,8 @@ from busway_bus.log.side_files import SideFiles
 from busway_bus.log.snapshots import SnapshotSchedule
 from busway_bus.log.validate import check_batch
 from busway_protocol.errors import ErrorCode, KafkaError
-from busway_protocol.records.batch import BatchHeader, CorruptBatch, read_header, verify_crc
-from busway_protocol.records.control import TransactionMarker, read_marker
+from busway_protocol.records.batch import BatchHeader, read_header
+from busway_protocol.records.control import TransactionMarker
 from busway_protocol.types import Buffer
 
 logger = logging.getLogger("busway.log")
@@ -168,23 +168,12 @@ class PartitionLog:
         Raises:
             CorruptBatch: the checksum is wrong, or the batch begins before the end of this log.
         """
-        header = read_header(batch)
-        verify_crc(batch, header)
-        if header.base_offset < self.end_offset:
-            raise CorruptBatch(f"offset {header.base_offset} was fetched, the log ends at {self.end_offset}")
-        marker = read_marker(batch) if header.is_control and header.producer_id >= 0 else None
-        return self._store([batch], header, now_ms, marker)
+        header, marker = fetched(batch, self.end_offset)
+        return self._write(batch, header, header.partition_leader_epoch, now_ms, marker, pieces=[batch])
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """Note that this node begins to lead: the epoch starts at the end of the log.
-
-        Followers with later epochs than the last batch here are told where to truncate (KIP-279).
-        """
+        """Begin a leader epoch at the end of the log, where followers with other epochs truncate theirs (KIP-279)."""
         self._new_epoch |= self.epochs.assign(leader_epoch, self.end_offset)
-
-    def end_epoch(self) -> None:
-        """Forget an epoch that begins at the end of the log; an entry on disk is harmless."""
-        self.epochs.truncate(self.end_offset)
 
     def _write(
         self,
@@ -193,20 +182,16 @@ class PartitionLog:
         leader_epoch: int,
         now_ms: int,
         marker: TransactionMarker | None = None,
+        *,
+        pieces: list[bytes | bytearray | memoryview] | None = None,
     ) -> AppendInfo:
-        pieces, header = stamped(
-            records, header, first=self.end_offset, leader_epoch=leader_epoch, config=self.config, now_ms=now_ms
-        )
-        return self._store(pieces, header, now_ms, marker)
-
-    def _store(
-        self,
-        pieces: list[bytes | bytearray | memoryview],
-        header: BatchHeader,
-        now_ms: int,
-        marker: TransactionMarker | None,
-    ) -> AppendInfo:
-        first, last, leader_epoch = header.base_offset, header.last_offset, header.partition_leader_epoch
+        """Write a batch; `pieces` are its bytes with offset and epoch, which are set without them."""
+        first = self.end_offset if pieces is None else header.base_offset
+        last = first + header.last_offset_delta
+        if pieces is None:
+            pieces, header = stamped(
+                records, header, first=first, leader_epoch=leader_epoch, config=self.config, now_ms=now_ms
+            )
         segment = self._segments[-1]
         size_bytes = header.size_bytes
         if segment.full(size_bytes, last, self.config):

@@ -74,7 +74,12 @@ class LogStore:
         self._new_ids = new_ids
         self.logs: dict[Key, PartitionLog] = {}
         self.identity, self.formatted = identity_in(files, node_id=node_id, new_ids=new_ids)
-        self.clean = files.read_bytes(cp.CLEAN_SHUTDOWN) is not None
+        mark = files.read_bytes(cp.CLEAN_SHUTDOWN)
+        self.clean = mark is not None
+        self.previous_broker_epoch = cp.broker_epoch_in(mark or b"")
+        """Epoch of the broker that closed the logs cleanly, -1 if it is not known."""
+        self.broker_epoch = -1
+        """Epoch of this broker, for the next start."""
         if self.clean:
             files.remove(cp.CLEAN_SHUTDOWN)
         # Else a power cut may bring the mark back, and torn files would be trusted. An earlier start may have failed here.
@@ -387,7 +392,7 @@ class LogStore:
         try:
             self.write(self.checkpoint(high_watermarks))
             if not self._offline:
-                self._files.replace(cp.CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')
+                self._files.replace(cp.CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":%d}' % self.broker_epoch)
         except OSError as problem:
             logger.error("the checkpoints cannot be written, the next start looks at every log again: %s", problem)
 

@@ -22,6 +22,7 @@ from busway_bus.metadata.image import (
 from busway_bus.metadata.partition_places import Change, updated
 from busway_bus.metadata.records import (
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
@@ -130,6 +131,21 @@ class Delta:
         self.notes: list[str] = []
 
     @property
+    def base(self) -> ClusterImage:
+        """The image before the records; of a snapshot's delta, an empty one."""
+        return self._image
+
+    @classmethod
+    def whole(cls, image: ClusterImage) -> "Delta":
+        """Return the delta that names all of an image as changed, for a follower that begins with it."""
+        delta = cls(image)
+        delta.changed = dict.fromkeys(image.topics)
+        delta.configured = {name for kind, name in image.configs if kind == TOPIC_RESOURCE}
+        delta.configured_else = True
+        delta.registered = set(image.brokers)
+        return delta
+
+    @property
     def quiet(self) -> bool:
         on_topics = self.changed or self.removed or self.configured
         return not (on_topics or self.configured_else or self.registered or self.unregistered)
@@ -149,6 +165,8 @@ class Delta:
                 self._create(record)
             case RemoveTopicRecord():
                 self._remove(record.topic_id)
+            case ClearElrRecord():
+                self._clear_elr(record.topic_name)
             case ConfigRecord():
                 self._configure(record)
             case ProducerIdsRecord():
@@ -305,6 +323,20 @@ class Delta:
                 cordoned_directories=before.cordoned_directories if cordoned is None else tuple(cordoned),
             )
         )
+
+    def _clear_elr(self, topic_name: str) -> None:
+        """Clear eligible leader replicas of one topic, or of all."""
+        names = [topic_name] if topic_name else list({**self._image.topics, **self._topics})
+        for name in names:
+            topic = self._topic(name)
+            if topic is None:
+                continue
+            for index, partition in enumerate(self._partitions.get(name, topic.partitions)):
+                if partition.elr or partition.last_known_elr:
+                    cleared = PartitionChangeRecord(
+                        topic_id=topic.topic_id, partition_id=index, eligible_leader_replicas=[], last_known_elr=[]
+                    )
+                    self._change(cleared)
 
     def _remove(self, topic_id: UUID) -> None:
         name = self._name(topic_id)

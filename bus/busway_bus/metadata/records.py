@@ -177,6 +177,13 @@ class BrokerRegistrationChangeRecord:
     cordoned_log_dirs: Annotated[list[Uuid] | None, since(3), nullable_since(3), tag(3)] = None
 
 
+@message(api_key=28, versions=(0, 0), flexible=0)
+class ClearElrRecord:
+    """The eligible leader replicas of a topic ended, or those of all if it is empty: the minimum of the ISR changed."""
+
+    topic_name: TopicName
+
+
 _TYPES: Final = {
     info_of(cls).api_key: cls
     for cls in (
@@ -192,6 +199,7 @@ _TYPES: Final = {
         FeatureLevelRecord,
         ProducerIdsRecord,
         BrokerRegistrationChangeRecord,
+        ClearElrRecord,
     )
 }
 

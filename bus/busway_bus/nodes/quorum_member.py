@@ -10,10 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from busway_bus.kernel.config import BrokerConfig
-from busway_bus.kernel.files import DataDirectory
-from busway_bus.log.checkpoints import META_PROPERTIES, uuid_text
 from busway_bus.log.flusher import Flusher
-from busway_bus.log.meta_properties import WrongDirectory
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.log.store import LogStore
 from busway_bus.metadata.features import METADATA_VERSION
@@ -31,20 +28,6 @@ from busway_protocol.machine import Machine
 
 _FORMAT_S: Final = 0.5
 """Interval of checks whether this node leads an empty log."""
-
-
-def check_formatted(config: BrokerConfig, files: DataDirectory, machine: Machine) -> None:
-    """Check for a cluster id. The nodes of a cluster share it, so none can generate it.
-
-    Raises:
-        WrongDirectory: it is missing.
-    """
-    if (len(config.voters) > 1 or config.is_broker_alone) and files.read_bytes(META_PROPERTIES) is None:
-        cluster_id = uuid_text(machine.uuid4())
-        raise WrongDirectory(
-            f"{META_PROPERTIES} is missing from the data directory. The nodes of a cluster share its id: format each node's directory with "
-            f"busway cluster format --config server.properties --cluster-id {cluster_id}"
-        )
 
 
 class QuorumMember:

@@ -46,7 +46,9 @@ class LocalController:
         return self._metadata.writer.leader_id
 
     async def request(self, command: Command[R], context: ControllerRequestContext) -> R:
+        """Decide on a command; the first one in a new cluster finds its features finalized."""
         metadata = self._metadata
+        await metadata.format()
 
         def surroundings() -> Surroundings:
             self._heartbeats.begin(metadata.leadership)

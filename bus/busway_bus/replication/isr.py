@@ -55,6 +55,23 @@ class FollowerState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerFetch:
+    """What all partitions of a follower's fetch have in common.
+
+    Attributes:
+        broker_epoch: of the follower's process; -1 if it does not say.
+        eligible: it may enter an ISR: it is registered with this epoch, not fenced and not shutting down.
+        lag_max_ms: replica.lag.time.max.ms.
+    """
+
+    replica: int
+    broker_epoch: int
+    eligible: bool
+    lag_max_ms: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPartition:
     """A leader's request for a new ISR. The controller refuses outdated epochs (KIP-497).
 

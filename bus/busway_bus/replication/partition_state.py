@@ -170,6 +170,13 @@ class PartitionState:
             self.ending.pop()
         return NOTHING
 
+    def restarted(self, offset: int) -> Effects:
+        """A follower removed its log, which begins at `offset`, in the committed part of the leader's."""
+        assert self.role is not Role.LEADER, "a leader's log is never removed"
+        self.log_end_offset = self.flushed_offset = self.high_watermark = offset
+        self.ending.clear()
+        return NOTHING
+
     def configured(self, *, written_counts: bool, min_isr: int = 1) -> Effects:
         """Settings of the topic changed. The high watermark does not fall."""
         self.written_counts, self.min_isr = written_counts, min_isr

@@ -120,6 +120,15 @@ def test_a_second_process_is_refused_while_the_first_lives() -> None:
     assert members.run(registration(1, run=2)) == members.image.brokers[1].epoch
 
 
+def test_a_restart_of_all_nodes_waits_for_no_session() -> None:
+    """A new leader has heard no broker: those that come back register at once."""
+    members = Members(1)
+    members.heartbeats = BrokerHeartbeats()
+    assert members.run(FenceStaleBrokers()) == ()
+    members.run(registration(1, run=2))
+    assert members.image.brokers[1].incarnation == UUID(int=2_001)
+
+
 def test_a_repeated_registration_keeps_epoch_and_state() -> None:
     """The first response was lost; other fields are those of the repetition."""
     members = Members(1)

@@ -88,6 +88,7 @@ def test_a_new_leader_gives_each_broker_a_session() -> None:
     assert heartbeats.stale(image, 11, TIMEOUT_MS) == [1]
     heartbeats.begin(5)
     assert heartbeats.stale(image, 50, TIMEOUT_MS) == []
+    assert not heartbeats.has_session(broker(1), 50, TIMEOUT_MS)  # a restarted broker need not wait for its end
     assert heartbeats.stale(image, 55, TIMEOUT_MS) == []
     assert heartbeats.stale(image, 60, TIMEOUT_MS) == []
     assert heartbeats.stale(image, 61, TIMEOUT_MS) == [1]

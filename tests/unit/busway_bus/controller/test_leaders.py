@@ -6,9 +6,10 @@ from uuid import UUID
 import pytest
 from tests.unit.busway_bus.controller.cluster import SmallCluster
 
+from busway_bus.controller.configs import AlterConfigs
 from busway_bus.controller.elections import PREFERRED, UNCLEAN, BalanceLeaders, ElectLeaders, ElectUncleanLeaders
 from busway_bus.controller.leaders import ReportReplicas, leads_any
-from busway_bus.metadata.image import LOST, NO_LEADER
+from busway_bus.metadata.image import BROKER_RESOURCE, LOST, NO_LEADER, TOPIC_RESOURCE
 from busway_bus.metadata.records import PartitionChangeRecord
 from busway_protocol.errors import ErrorCode, KafkaError
 
@@ -169,3 +170,22 @@ def test_a_log_that_fails_takes_its_replica_from_leadership() -> None:
     cluster.run(ReportReplicas(node_id=1, restored=lost))
     assert state(cluster) == (1, (1,), (2,))
     assert cluster.partition("t").directories == (UUID(int=101), LOST)
+
+
+def test_another_minimum_ends_eligibility() -> None:
+    """What was committed with one replica in sync the eligible ones may lack; of one topic, or of all."""
+    cluster = SmallCluster()
+    for name in ("t", "u"):
+        cluster.create(name, (1, 2, 3), min_insync_replicas="2")
+    for broker in (1, 2):
+        cluster.fence(broker)
+    assert state(cluster) == state(cluster, "u") == (3, (3,), (2,))
+    epoch = cluster.partition("t").partition_epoch
+    change = AlterConfigs(kind=TOPIC_RESOURCE, updates=(("t", (("min.insync.replicas", 0, "1"),)),), incremental=True)
+    assert cluster.run(change) == (None,)
+    assert state(cluster) == (3, (3,), ())
+    assert cluster.partition("t").partition_epoch == epoch + 1
+    assert state(cluster, "u") == (3, (3,), (2,))
+    everywhere = (("", (("min.insync.replicas", 0, "1"),)),)
+    assert cluster.run(AlterConfigs(kind=BROKER_RESOURCE, updates=everywhere, incremental=True)) == (None,)
+    assert state(cluster, "u") == (3, (3,), ())

@@ -205,7 +205,8 @@ class Brokers:
             while True:
                 for topic in self.image.topics.values():
                     for partition in range(len(topic.partitions)):
-                        await self.replicate(topic.name, partition)
+                        with contextlib.suppress(KafkaError):  # a broker has not opened it yet
+                            await self.replicate(topic.name, partition)
                 await asyncio.sleep(0.001)
 
         task = asyncio.ensure_future(replicate())

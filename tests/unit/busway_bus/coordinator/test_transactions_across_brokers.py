@@ -1,12 +1,12 @@
 """A transaction whose coordinator, partitions and group are on three brokers, and its end after each of them moved."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
-from tests.support.patience import patient
 from tests.unit.busway_bus.coordinator.brokers import turn
-from tests.unit.busway_bus.coordinator.coordinators import CoordinatedBrokers
+from tests.unit.busway_bus.coordinator.coordinators import CoordinatedBrokers, until
 
 from busway_bus.coordinator.offset_commit_verification import TransactionalProducer
 from busway_bus.groups.group import Committer
@@ -30,12 +30,6 @@ async def brokers() -> AsyncIterator[CoordinatedBrokers]:
     async with made.replicating():
         yield made
         await made.close()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(patient(10)):
-        while not holds():
-            await asyncio.sleep(0.001)
 
 
 async def begin(brokers: CoordinatedBrokers) -> Identity:
@@ -197,3 +191,35 @@ async def test_pending_offsets_survive_a_failover_of_the_group_coordinator(broke
     await until(lambda: state(brokers, 2) is State.COMPLETE_COMMIT)
     committed, pending = await brokers.at(3).groups.offsets("g")
     assert (committed[DATA].offset, pending) == (7, frozenset())
+
+
+async def test_offsets_are_not_written_after_the_partition_was_elsewhere(brokers: CoordinatedBrokers) -> None:
+    """While they are verified another broker coordinates the group and writes the marker: they would never end."""
+    identity = await begin(brokers)
+    producer = TransactionalProducer(transactional_id="t", producer_id=identity[0], epoch=identity[1])
+    committer = Committer(member_id="", instance_id=None, epoch=-1, version=5, transactional=True, host="client")
+    verified, resume = brokers.at(1).transactions.verify, asyncio.Event()
+
+    class Held:
+        async def verify(self, *asked: Any, **options: Any) -> Any:
+            codes = await verified(*asked, **options)
+            await resume.wait()
+            return codes
+
+    committing = asyncio.ensure_future(
+        brokers.at(1).groups.commit_in_transaction(
+            "g", committer, OFFSETS, producer=producer, verifier=Held(), add=True
+        )
+    )
+    await until(lambda: brokers.at(2).transactions.transaction("t")[0].state is State.ONGOING)
+    await brokers.lead(OFFSETS_TOPIC, 0, 3)
+    await brokers.at(2).transactions.end("t", identity, commit=False, client_version=0)
+    await until(lambda: state(brokers, 2) is State.COMPLETE_ABORT)
+    await brokers.replicate(OFFSETS_TOPIC)
+    await brokers.lead(OFFSETS_TOPIC, 0, 1)
+    await until(lambda: bool(brokers.at(1).groups.runtime.shards()))
+    resume.set()
+    with pytest.raises(KafkaError) as refusal:
+        await committing
+    assert refusal.value.code is ErrorCode.NOT_COORDINATOR
+    assert not unstable(brokers, 1, OFFSETS_TOPIC)

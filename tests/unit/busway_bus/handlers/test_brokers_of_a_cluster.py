@@ -91,7 +91,7 @@ async def test_a_restarted_broker_tells_the_epoch_of_its_clean_stop() -> None:
 
 
 async def test_heartbeats_carry_states() -> None:
-    """Caught up, fenced, and at last told to stop; a stale epoch has its code."""
+    """Caught up, fenced, and at last allowed to stop; a stale epoch has its code."""
     members = Members(2)
     members.create("t", (1, 2))
     context = context_of(members)

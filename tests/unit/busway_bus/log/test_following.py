@@ -122,14 +122,14 @@ def test_a_batch_that_does_not_follow_is_refused_and_nothing_is_written(damage):
     assert list(follower.batches()) == [first]
 
 
-def test_an_epoch_without_records_is_forgotten_where_another_node_led_it():
-    """The end of an earlier epoch is the end of the log again."""
+def test_an_epoch_begins_without_records():
+    """The end of an earlier epoch is where it begins."""
     log = opened(SimFiles())
     log.append(batch(2), leader_epoch=1, now_ms=NOW)
     log.begin_epoch(4)
     assert log.epochs.end_offset(2, log.end_offset) == (1, 2)
-    log.end_epoch()
-    assert log.epochs.entries == [(1, 0)]
+    log.begin_epoch(3)
+    assert log.epochs.entries == [(1, 0), (4, 2)]
 
 
 @pytest.mark.parametrize(("committed", "start_offset"), [(0, 0), (8, 0), (9, 9), (10, 10)])

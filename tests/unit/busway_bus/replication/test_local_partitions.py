@@ -220,10 +220,10 @@ async def test_what_the_image_does_not_know_yet_is_reported(local, files):
 
 
 async def test_partitions_of_other_brokers_are_not_opened(local):
-    """They are in the image and not here."""
+    """They are in the image and not here: clients look their leaders up."""
     record = creation("t", T, 1)[1]
     record.replicas = record.isr = [7]
     await change(local, ClusterImage(), TopicRecord(name="t", topic_id=T), record)
     with pytest.raises(KafkaError) as absent:
         local.find("t", 0)
-    assert absent.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert absent.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
