@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "schema": "schema",
     "outbox": "outbox",
     "init": "init",
+    "check": "check",
     "run": "services",
     "demo": "services",
     "simulate": "simulate",

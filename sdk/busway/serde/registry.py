@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _ATTEMPTS: Final = 4
 _FIRST_WAIT_S: Final = 0.1
+_NOT_THERE: Final = frozenset({40401, 40402, 40403})
+"""No such subject, version, schema."""
 _TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
 MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 
@@ -140,6 +142,16 @@ class RegistryClient:
             schema=answer["schema"],
             schema_type=answer.get("schemaType", "AVRO"),
         )
+
+    async def lookup(self, subject: str, schema: str) -> int | None:
+        """Return the id of an Avro schema in a subject, registering nothing; None if it is not there."""
+        try:
+            answer = await self.request("POST", f"/subjects/{quote(subject, safe='')}", {"schema": schema})
+        except RegistryRefused as problem:
+            if problem.code in _NOT_THERE:
+                return None
+            raise
+        return id_in(self.url, answer)
 
     async def check(self, subject: str, schema: str, *, schema_type: str = "AVRO") -> list[str]:
         """Return the breaches of compatibility; empty if compatible."""

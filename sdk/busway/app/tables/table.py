@@ -298,10 +298,14 @@ class Table(HeldRows[K, V], Extension):
         for key, value, headers in self._encoded(attempt, keys):
             yield ProducerRecord(self.topic.name, attempt.partition, key, value, headers, None)
 
+    def sources_among(self, routes: Iterable[Route]) -> frozenset[str]:
+        """Return the topics that the table goes with: the given ones, else all that handlers read."""
+        return self._given or frozenset(topic.name for route in routes for topic in route.topics)
+
     # Extension
 
     async def starting(self, app: RunningService) -> None:
-        self._sources = self._given or frozenset(topic.name for route in app.routes for topic in route.topics)
+        self._sources = self.sources_among(app.routes)
         if not self._sources:
             raise BadDeclaration(
                 f"table {self.topic.name} goes with the topics that handlers read, and app {app.name} has no handlers; "
