@@ -21,7 +21,7 @@ from busway.types import Record
 if TYPE_CHECKING:
     from busway.serde.registry import RegistryClient
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 PARTS: tuple[Part, Part] = ("key", "value")
 _FIRST_WAIT_S: Final = 0.2

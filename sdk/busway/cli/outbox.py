@@ -20,7 +20,7 @@ from busway.testable_app import App
 if TYPE_CHECKING:
     from busway.sql import Outbox
 
-app = typer.Typer(help="The transactional outbox of a service.", no_args_is_help=True)
+app: typer.Typer = typer.Typer(help="The transactional outbox of a service.", no_args_is_help=True)
 Target = Annotated[str, typer.Argument(metavar="MODULE:APP", help="The service with the outbox.")]
 
 

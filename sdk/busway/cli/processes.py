@@ -55,8 +55,8 @@ class Stopping:
     """Handler of SIGINT and SIGTERM. The first is forwarded to the children, the second kills them."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        self.number = signal.SIGTERM
+        self.asked: asyncio.Event = asyncio.Event()
+        self.number: signal.Signals = signal.SIGTERM
         self._children: set[asyncio.subprocess.Process] = set()
 
     def __enter__(self) -> "Stopping":

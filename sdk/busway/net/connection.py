@@ -82,7 +82,7 @@ class Connection:
     def __init__(
         self, host: str, port: int, *, client_id: str, timeout_s: float, security: ClientSecurity | None = None
     ) -> None:
-        self.name = f"{host}:{port}"
+        self.name: str = f"{host}:{port}"
         self._host, self._port = host, port
         self._client_id = client_id
         self._timeout_s = timeout_s

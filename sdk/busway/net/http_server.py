@@ -20,7 +20,7 @@ from busway.net.listening import CannotListen
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-logger = logging.getLogger("busway.http")
+logger: logging.Logger = logging.getLogger("busway.http")
 
 GRACE_S: Final = 5.0
 """Time for running requests to end when the server stops; streams end at once."""

@@ -69,7 +69,7 @@ class RegistryClient:
             )
         self._address = url.rstrip("/")
         scheme, _, rest = self._address.rpartition("://")
-        self.url = f"{scheme}://{rest.rpartition('@')[2]}"
+        self.url: str = f"{scheme}://{rest.rpartition('@')[2]}"
         """Address without credentials, for error messages."""
         self._security = security or registry_security()
         self._timeout_s = timeout_s

@@ -15,7 +15,7 @@ from busway.app.service import RunningService
 from busway.errors import BuswayError
 from busway.types import TopicPartition
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 
 class ExtensionFailed(BuswayError):
@@ -37,8 +37,8 @@ class Hooks:
         self._finished = self._overriding("finished")
         self._committed = self._overriding("committed")
         self._reached = self._overriding("reached")
-        self.watched = bool(self._finished)
-        self.stepped = bool(self._reached)
+        self.watched: bool = bool(self._finished)
+        self.stepped: bool = bool(self._reached)
 
     def _overriding(self, name: str) -> list[tuple[Extension, Callable[..., Any]]]:
         return [

@@ -49,7 +49,7 @@ from busway.producer.producer import KeyValueHeaders
 from busway.types import ProducerRecord, RecordMetadata, TopicPartition
 from busway_protocol.partitioning import partition_for_key
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 K = TypeVar("K")
 V = TypeVar("V")
