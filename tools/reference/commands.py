@@ -30,7 +30,9 @@ def _command(name: str, command: Any, *, depth: int) -> list[str]:
     )
     parts = [f"{'#' * depth} {name}", _plain(command.help), code(shown)]
     rows = [
-        (code(argument.name), "", _plain(argument.help)) for argument in arguments if getattr(argument, "help", None)
+        (code(_argument(argument)), "", _plain(argument.help))
+        for argument in arguments
+        if getattr(argument, "help", None)
     ]
     rows += [
         (
