@@ -41,7 +41,7 @@ ApiVersions advertises. They equal those of Apache Kafka 4.3.1 except where a no
 |---|---|---|---|
 """
 CONTROLLERS_HEAD = (
-    "A node that is only a controller (`process.roles=controller`) serves on its own listeners:",
+    "A node that is only a controller (`process.roles=controller`), or one of several voters, serves on the listeners of its controller:",
     "",
     "| key | API | versions | not supported |",
     "|---|---|---|---|",
@@ -78,8 +78,8 @@ def page() -> str:
     names = ", ".join(_name(key) for key in sorted(ON_CONTROLLER_LISTENERS))
     rows += [
         "",
-        "Listeners named by `controller.listener.names` are for tools with `--bootstrap-controller`: "
-        f"they answer {names}. Fetch of the metadata log and the other APIs between voters are not served there: the node is the only voter.",
+        "On a node that is its only voter, listeners named by `controller.listener.names` are for tools with `--bootstrap-controller`: "
+        f"they answer {names}. Fetch of the metadata log and the other APIs between voters are not served there.",
     ]
     rows += [
         "",

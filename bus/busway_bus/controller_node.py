@@ -19,6 +19,7 @@ from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.os_files import OsFiles
 from busway_bus.log.store import LogStore
+from busway_bus.nodes.balancing import elect_periodically
 from busway_bus.nodes.fencing import fence_stale
 from busway_bus.nodes.formatting import check_formatted
 from busway_bus.nodes.quorum_member import QuorumMember
@@ -121,6 +122,7 @@ class ControllerNode:
             _every(_SNAPSHOT_S, metadata.maintain),
             member.format(),
             fence_stale(controller, metadata, session_ms=self.config.get("broker.session.timeout.ms")),
+            elect_periodically(controller, metadata, self.config),
         ]
         self._chores = [asyncio.ensure_future(chore) for chore in chores]
         endpoints = ", ".join(f"{endpoint.name} {endpoint.address}" for endpoint in self.advertised.values())

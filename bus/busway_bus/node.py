@@ -6,49 +6,35 @@ Not here: the parts; the node's place in its cluster (`nodes.alone`, `nodes.clus
 
 import asyncio
 import contextlib
-import functools
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from uuid import UUID
 
 from busway.extras import need
 from busway.net import listening as http_listening
 from busway.net.machine import OS
 from busway_bus.controller.brokers import RegisterBroker
-from busway_bus.coordinator.group_coordinator import LOAD_GRACE_S, GroupCoordinator
-from busway_bus.coordinator.marker_writer import LocalMarkerWriter
-from busway_bus.coordinator.producer_ids import ProducerIds
-from busway_bus.coordinator.share_group_coordinator import ShareGroups
-from busway_bus.coordinator.share_state_coordinator import ShareCoordinator
-from busway_bus.coordinator.transaction_coordinator import TransactionCoordinator
+from busway_bus.coordinator.group_coordinator import LOAD_GRACE_S
 from busway_bus.handlers.common.context import NodeServices
-from busway_bus.handlers.common.metadata_responses import MetadataAnswers
-from busway_bus.handlers.common.topic_auto_creation import TopicAutoCreator
-from busway_bus.handlers.common.topic_creation import create_dead_letter_topic, create_topic
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.files import DataDirectory
 from busway_bus.kernel.limits import METRICS_CONNECTIONS_MAX, STOP_WAIT_MS
 from busway_bus.kernel.listener_configs import Endpoint
-from busway_bus.kernel.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.os_files import OsFiles
 from busway_bus.log.store import LogStore
-from busway_bus.metadata.features import SUPPORTED, TRANSACTION_VERSION
-from busway_bus.metadata.group_settings import group_settings
+from busway_bus.metadata.features import SUPPORTED
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT
 from busway_bus.monitoring.states import LOADING, RUNNING, STOPPING
 from busway_bus.nodes.alone import Alone
 from busway_bus.nodes.formatting import check_formatted
 from busway_bus.nodes.member import Member
-from busway_bus.replication.fetch_sessions import FetchSessions
+from busway_bus.nodes.services import ServicesBuilder
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.server.dispatch import CLUSTERED_BROKER
 from busway_bus.server.listener import CannotListen, Listeners
-from busway_bus.share.dead_letters import DeadLetters
-from busway_bus.share.manager import SharePartitions
-from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
 
 logger = logging.getLogger("busway.node")
@@ -84,6 +70,7 @@ class Node:
         self._flusher = Flusher(self._disk_failed)
         self._services: NodeServices | None = None
         self._member: Member | None = None
+        self._closing: Sequence[Callable[[], None]] = ()
         self._chores: list[asyncio.Task[None]] = []
         self._monitoring = contextlib.AsyncExitStack()
         self._state = LOADING
@@ -130,7 +117,11 @@ class Node:
             member.metadata.allow_snapshots(lambda: replicas.local.undeleted)
             await images.subscribe(replicas.local.follow)
             await member.opened(replicas)
-            self._services = await self._make_services(member, replicas, scheduler)
+            builder = ServicesBuilder(self.config, self._machine, member, replicas, scheduler)
+            self._closing = builder.closing
+            self._services = await builder.build(
+                self._files, self._store.identity, self._listeners.controller_advertised
+            )
             await self._serve_metrics(self._services)
             services = self._services
             loading = (services.groups.runtime, services.transactions.runtime, services.share_states.runtime)
@@ -156,85 +147,6 @@ class Node:
         opened = (*self.advertised.values(), *self.services.controller_advertised.values())
         endpoints = ", ".join(f"{endpoint.name} {endpoint.address}" for endpoint in opened)
         logger.info("node %d serves %s from %s", self.config.node_id, endpoints, self.config.data_dir)
-
-    async def _make_services(self, member: Member, replicas: ReplicaManager, scheduler: FairScheduler) -> NodeServices:
-        """Build the coordinators, which follow the images from now on."""
-        assert self._files is not None
-        assert self._store is not None
-        images, controller = member.images, member.controller
-        groups = GroupCoordinator(
-            self.config,
-            replicas,
-            self._machine,
-            create_topic=functools.partial(self._create_internal, OFFSETS_TOPIC),
-            cluster=lambda: images.image,
-        )
-        markers = LocalMarkerWriter(replicas, groups)
-        producer_ids = ProducerIds(controller, self.config.node_id, lambda: images.image)
-        transactions = TransactionCoordinator(
-            self.config,
-            replicas,
-            self._machine,
-            create_topic=functools.partial(self._create_internal, TRANSACTIONS_TOPIC),
-            image=lambda: images.image.topics.get(TRANSACTIONS_TOPIC),
-            exists=lambda topic, partition: images.image.partition(topic, partition) is not None,
-            version=lambda: images.image.features.get(TRANSACTION_VERSION, 0),
-            new_producer_id=producer_ids.take,
-            writer=markers,
-        )
-        replicas.verifications.verifier = transactions
-        settings = group_settings(self.config, lambda: images.image)
-        share_states = ShareCoordinator(
-            self.config,
-            replicas,
-            self._machine,
-            create_topic=functools.partial(self._create_internal, SHARE_STATE_TOPIC),
-            image=lambda: images.image.topics.get(SHARE_STATE_TOPIC),
-            exists=lambda topic_id, partition: images.image.partition_by_id(topic_id, partition) is not None,
-        )
-        share_groups = ShareGroups(self.config, groups, share_states, self._machine, setting=settings)
-        shares = SharePartitions(
-            replicas,
-            self._machine,
-            persister=share_states,
-            setting=settings,
-            letters=DeadLetters(
-                self.config,
-                replicas,
-                self._machine,
-                image=lambda: images.image,
-                setting=settings,
-                create_topic=lambda name: create_dead_letter_topic(self.services, name),
-            ),
-            sessions_max=self.config.get("group.share.max.share.sessions"),
-        )
-        share_states.reinitialized = shares.reinitialized
-        await images.subscribe(share_states.follow)
-        await images.subscribe(share_groups.follow)
-        return NodeServices(
-            config=self.config,
-            machine=self._machine,
-            volume=self._files.volume,
-            cluster_id=self._store.identity.cluster_id,
-            directory_id=self._store.identity.directory_id,
-            controller_advertised=self._listeners.controller_advertised,
-            metadata=member.metadata,
-            images=images,
-            controller=controller,
-            replicas=replicas,
-            creations=TopicAutoCreator(),
-            metadata_answers=MetadataAnswers(),
-            forwarding=member.forwarding,
-            scheduler=scheduler,
-            sessions=FetchSessions(self.config.get("max.incremental.fetch.session.cache.slots")),
-            groups=groups,
-            transactions=transactions,
-            share_states=share_states,
-            share_groups=share_groups,
-            markers=markers,
-            producer_ids=producer_ids,
-            shares=shares,
-        )
 
     async def _serve_metrics(self, services: NodeServices) -> None:
         """Serve metrics and health, if the settings say so.
@@ -282,14 +194,6 @@ class Node:
             directories=(self._store.identity.directory_id,),
             features=tuple((name, lowest, highest) for name, (lowest, highest) in SUPPORTED.items()),
         )
-
-    async def _create_internal(self, topic: str) -> None:
-        try:
-            await create_topic(self.services, topic)
-        except KafkaError as problem:
-            # An earlier request continues after its client has gone.
-            if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise
 
     def _all_chores(self) -> list[Coroutine[None, None, None]]:
         services, config = self.services, self.config
@@ -375,6 +279,8 @@ class Node:
         await self._listeners.close(finish=clean)
         if self._member is not None:
             self._member.disconnect()
+        for close in self._closing:
+            close()
         if self._services is not None:
             await self._services.shares.close(within_ms=STOP_WAIT_MS if clean else 0)
             await self._services.creations.close()

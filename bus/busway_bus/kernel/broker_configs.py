@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from busway_bus.kernel.config_def import INT_MAX, ConfigKey, ConfigType, ConfigValue, by_name
+from busway_bus.kernel.election_configs import ELECTION_CONFIGS
 from busway_bus.kernel.group_bounds import BOUND_CONFIGS
 from busway_bus.kernel.inert_configs import INERT_CONFIGS
 from busway_bus.kernel.limits import CONNECTIONS_MAX, FETCH_BYTES_MAX, FRAME_BYTES_MAX
@@ -73,6 +74,7 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
     [
         *_topic_defaults(),
         *BOUND_CONFIGS,
+        *ELECTION_CONFIGS,
         *REPLICATION_CONFIGS,
         _key("add.partitions.to.txn.retry.backoff.max.ms", _I, 100,
              "How long, in ms, a request waits at most for the last transaction of its transactional id to end.",

@@ -38,9 +38,7 @@ INERT: Final[Mapping[str, _Rows]] = {
     "each partition has one replica: nothing is copied or moved, and no other node leads": (
         ("alter.log.dirs.replication.quota.window.num", _I, 11),
         ("alter.log.dirs.replication.quota.window.size.seconds", _I, 1),
-        ("auto.leader.rebalance.enable", _B, True),
         ("controlled.shutdown.enable", _B, True),
-        ("leader.imbalance.check.interval.seconds", _L, 300),
         ("num.replica.alter.log.dirs.threads", _I, None),
         ("num.replica.fetchers", _I, 1),
         ("offsets.commit.timeout.ms", _I, 5000),

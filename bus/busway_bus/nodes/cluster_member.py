@@ -18,6 +18,7 @@ from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.files import DataDirectory
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.store import LogStore
+from busway_bus.nodes.balancing import elect_periodically
 from busway_bus.nodes.broker_images import BrokerImages
 from busway_bus.nodes.channels import ActiveController, BrokerConnections
 from busway_bus.nodes.fencing import fence_stale
@@ -130,6 +131,7 @@ class ClusterMember:
             await self._listeners.serve_controllers(self._controller_services(), self._files.connections_max())
             self._run(self._quorum.format())
             self._run(fence_stale(self._local, self.metadata, session_ms=self._config.get("broker.session.timeout.ms")))
+            self._run(elect_periodically(self._local, self.metadata, self._config))
         await self._led()
         await self.lifecycle.register()
         self._store.broker_epoch = self.lifecycle.epoch
@@ -171,7 +173,13 @@ class ClusterMember:
         self._tasks.append(asyncio.ensure_future(work))
 
     async def opened(self, replicas: ReplicaManager) -> None:
-        """Do nothing: the registration after a kill tells the controller that this broker may have lost records."""
+        """Replicate from now on.
+
+        The registration after a kill tells the controller that this broker may have lost records.
+        """
+        replicas.replicate(
+            brokers=self.to_brokers, controller=self.to_controller, broker_epoch=lambda: self.lifecycle.epoch
+        )
 
     def following(self) -> None:
         self.images.follow()
