@@ -115,6 +115,7 @@ class GroupCoordinator:
             new_shard,
             replicas=replicas,
             machine=machine,
+            timeout_ms=config.get("offsets.commit.timeout.ms"),
             image=lambda: cluster().topics.get(OFFSETS_TOPIC),
             loaded=self._on_loaded,
             unloaded=self._unloaded,

@@ -48,12 +48,20 @@ def committed(replica: Partition, end_offset: int) -> Durable | None:
     return durable
 
 
-async def durably(durable: Durable | None) -> None:
-    if durable is not None:
-        try:
+async def durably(durable: Durable | None, within_s: float | None = None) -> None:
+    """Wait until everything appended is durable.
+
+    KafkaError: it failed; COORDINATOR_NOT_AVAILABLE after `within_s`, as in Kafka. It may become durable later.
+    """
+    if durable is None:
+        return
+    try:
+        async with asyncio.timeout(within_s):
             await asyncio.shield(durable)
-        except KafkaError as problem:
-            raise refusal(problem) from problem
+    except TimeoutError:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too few replicas have the change yet") from None
+    except KafkaError as problem:
+        raise refusal(problem) from problem
 
 
 def answer(responses: Iterable[tuple[Waiter, Any]], durable: Durable | None) -> None:

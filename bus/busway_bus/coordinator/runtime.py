@@ -12,7 +12,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from busway_bus.coordinator import replies
 from busway_bus.coordinator.loading import Loader, leads
@@ -31,6 +31,8 @@ from busway_protocol.records.builder import BatchBuilder
 S = TypeVar("S", bound=Shard)
 R = TypeVar("R")
 logger = logging.getLogger("busway.coordinator")
+WRITE_TIMEOUT_MS: Final = 5_000
+"""Kafka's default for groups and share states (`offsets.commit.timeout.ms`)."""
 
 
 class Loaded(Generic[S]):
@@ -67,6 +69,7 @@ class Runtime(Generic[S]):
 
     Args:
         image: the topic in the current image, None if missing; a new object after every change.
+        timeout_ms: longest wait of a reply for other replicas; without those it lasts until the disk has the record.
         loaded: called with each partition and shard once served.
         unloaded: called with each shard no longer served.
     """
@@ -79,6 +82,7 @@ class Runtime(Generic[S]):
         replicas: ReplicaManager,
         machine: Machine,
         image: Callable[[], TopicImage | None],
+        timeout_ms: int = WRITE_TIMEOUT_MS,
         loaded: Callable[[int, S], None] = lambda partition, shard: None,
         unloaded: Callable[[S], None] = lambda shard: None,
     ) -> None:
@@ -86,6 +90,7 @@ class Runtime(Generic[S]):
         self._replicas = replicas
         self._machine = machine
         self._image = image
+        self._timeout_s = timeout_ms / 1000
         self._notify_loaded = loaded
         self._notify_unloaded = unloaded
         self._followed: TopicImage | None = None
@@ -149,7 +154,7 @@ class Runtime(Generic[S]):
         """Decide, append and apply; return the reply once all is durable."""
         loaded = self._find(partition)
         decision = self._decide(loaded, operation)
-        await replies.durably(loaded.durable)
+        await self._durably(loaded)
         return decision.reply
 
     async def write_batch(
@@ -165,7 +170,7 @@ class Runtime(Generic[S]):
         if records:
             self._append_batch(loaded, records, batch, loaded.shard.apply)
             self._set_timer(loaded)
-        await replies.durably(loaded.durable)
+        await self._durably(loaded)
 
     async def park(
         self,
@@ -184,12 +189,17 @@ class Runtime(Generic[S]):
         if isinstance(reply, Unanswered):
             parked(waiter)
             return await waiter
-        await replies.durably(loaded.durable)
+        await self._durably(loaded)
         return reply
 
     async def read(self, partition: int, operation: Callable[[S], R]) -> R:
         """Read a shard; return once what was read is durable: no crash revokes it."""
         return await self.write(partition, lambda shard: Decision(reply=operation(shard)))
+
+    async def _durably(self, loaded: Loaded[S]) -> None:
+        if loaded.durable is not None:
+            within_s = self._timeout_s if loaded.replica.state.followers else None
+            await replies.durably(loaded.durable, within_s)
 
     def _decide(self, loaded: Loaded[S], operation: Callable[[S], Decision[R]]) -> Decision[R]:
         decision = operation(loaded.shard)

@@ -71,6 +71,7 @@ class TransactionCoordinator:
             functools.partial(TransactionShard, share),
             replicas=replicas,
             machine=machine,
+            timeout_ms=config.get("request.timeout.ms"),
             image=image,
             loaded=self._loaded,
         )

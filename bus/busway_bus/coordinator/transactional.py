@@ -56,7 +56,7 @@ class TransactionalRuntime(Runtime[T]):
 
         if records:
             self._append_batch(loaded, records, batch, apply)
-        await replies.durably(loaded.durable)
+        await self._durably(loaded)
 
     async def end_transaction(self, partition: int, marker: EndTransaction) -> None:
         """Write and apply a marker; return once durable. A repeated one changes nothing.
@@ -70,4 +70,4 @@ class TransactionalRuntime(Runtime[T]):
             raise replies.refusal(problem) from problem
         loaded.shard.end_transaction(marker.producer_id, self.now(), committed=marker.committed)
         self._appended(loaded, durable)
-        await replies.durably(loaded.durable)
+        await self._durably(loaded)

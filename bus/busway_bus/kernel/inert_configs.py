@@ -41,11 +41,9 @@ INERT: Final[Mapping[str, _Rows]] = {
         ("controlled.shutdown.enable", _B, True),
         ("num.replica.alter.log.dirs.threads", _I, None),
         ("num.replica.fetchers", _I, 1),
-        ("offsets.commit.timeout.ms", _I, 5000),
         ("replica.socket.receive.buffer.bytes", _I, 65_536),
         ("replication.quota.window.num", _I, 11),
         ("replication.quota.window.size.seconds", _I, 1),
-        ("share.coordinator.write.timeout.ms", _I, 5000),
     ),
     "broker and controller are one process and cannot lose each other": (
         ("broker.heartbeat.interval.ms", _I, 2000),
@@ -53,7 +51,6 @@ INERT: Final[Mapping[str, _Rows]] = {
         ("controller.socket.timeout.ms", _I, 30_000),
         ("initial.broker.registration.timeout.ms", _I, 60_000),
         ("log.dir.failure.timeout.ms", _L, 30_000),
-        ("request.timeout.ms", _I, 30_000),
     ),
     "a retry backoff, a linger time or a polling interval: it affects latency only": (
         ("add.partitions.to.txn.retry.backoff.ms", _I, 20),

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from busway_bus.controller.controller import Controller, ControllerRequestContext
 from busway_bus.coordinator.group_coordinator import GroupCoordinator
+from busway_bus.coordinator.partition_ends import PartitionEnds
 from busway_bus.coordinator.producer_ids import ProducerIds
 from busway_bus.coordinator.share_group_coordinator import ShareGroups
 from busway_bus.coordinator.share_state_coordinator import ShareCoordinator
@@ -51,6 +52,7 @@ class NodeServices:
     Attributes:
         volume: total and free bytes of the data directory's volume; blocks on the disk.
         controller_advertised: addresses of the controller's listeners, by name.
+        partition_ends: of partitions that other brokers lead; None where there are none.
         images: the metadata that this node's partitions have followed.
         forwarding: to the controller of a cluster; None where this node is the only one.
     """
@@ -76,6 +78,7 @@ class NodeServices:
     creations: TopicAutoCreator
     scheduler: FairScheduler
     metadata_answers: MetadataAnswers
+    partition_ends: PartitionEnds | None = None
     forwarding: "Forwarding | None" = None
     large_answers: LargeAnswers = field(default_factory=LargeAnswers)
     requests: RequestCounters = field(default_factory=RequestCounters)

@@ -99,11 +99,13 @@ class Brokers:
     Attributes:
         unreachable: they refuse connections.
         mute: they carry requests out, and their responses are lost.
+        slow: topics whose followers do not fetch.
     """
 
     def __init__(self, count: int = 3, **properties: str) -> None:
         self.unreachable: set[int] = set()
         self.mute: set[int] = set()
+        self.slow: set[str] = set()
         self._brokers = {node_id: Broker(self, node_id, **properties) for node_id in range(1, count + 1)}
         self.image = ClusterImage()
         self._records: list[Any] = []
@@ -204,7 +206,7 @@ class Brokers:
         async def replicate() -> None:
             while True:
                 for topic in self.image.topics.values():
-                    for partition in range(len(topic.partitions)):
+                    for partition in range(0 if topic.name in self.slow else len(topic.partitions)):
                         with contextlib.suppress(KafkaError):  # a broker has not opened it yet
                             await self.replicate(topic.name, partition)
                 await asyncio.sleep(0.001)

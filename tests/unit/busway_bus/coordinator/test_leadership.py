@@ -159,3 +159,15 @@ async def test_a_load_of_an_old_epoch_is_dropped(brokers: Counting) -> None:
     assert refusal.value.code is ErrorCode.NOT_COORDINATOR
     await brokers.loaded(3)
     assert brokers.runtimes[3].shard(0).numbers == {"a": 1}
+
+
+async def test_a_reply_waits_for_replicas_no_longer_than_it_may(brokers: Counting) -> None:
+    """The client asks again; what it asked for may hold then."""
+    runtime = brokers.runtimes[1]
+    runtime._timeout_s = 0.001
+    for ask in (brokers.add(1, "a"), runtime.read(0, lambda shard: None)):
+        with pytest.raises(KafkaError) as refusal:
+            await ask
+        assert refusal.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await brokers.replicate(TOPIC)
+    assert await runtime.read(0, lambda shard: dict(shard.numbers)) == {"a": 1}

@@ -223,3 +223,18 @@ async def test_offsets_are_not_written_after_the_partition_was_elsewhere(brokers
         await committing
     assert refusal.value.code is ErrorCode.NOT_COORDINATOR
     assert not unstable(brokers, 1, OFFSETS_TOPIC)
+
+
+async def test_a_marker_that_few_replicas_have_is_written_again(brokers: CoordinatedBrokers) -> None:
+    """A peer is answered in time, and repeats it; the transaction ends once."""
+    identity = await begin(brokers)
+    await verify(brokers, identity, add=True)
+    write(brokers, identity)
+    brokers.at(3).markers._timeout_s = 0.001
+    brokers.slow.add("data")
+    await brokers.at(2).transactions.end("t", identity, commit=True, client_version=0)
+    await until(lambda: _markers_sent(brokers, 2) > 1)
+    assert state(brokers, 2) is State.PREPARE_COMMIT
+    brokers.slow.clear()
+    await until(lambda: state(brokers, 2) is State.COMPLETE_COMMIT)
+    assert not unstable(brokers, 3)
