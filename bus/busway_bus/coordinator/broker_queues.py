@@ -21,6 +21,7 @@ I = TypeVar("I")  # noqa: E741 - an item
 R = TypeVar("R")
 logger = logging.getLogger("busway.coordinator")
 
+
 class Destination(NamedTuple):
     """A broker, and the kind of request to it."""
 
