@@ -32,6 +32,9 @@ ELECTIONS_AT_ONCE_MAX: Final = 1_000
 CREATED_PARTITIONS_MAX: Final = 10_000
 """Partitions of one command, as in Kafka: the batch must fit the metadata log."""
 
+ASSIGNMENTS_AT_ONCE_MAX: Final = 2_250
+"""Replicas in one AssignReplicasToDirs request of a broker, as in Kafka."""
+
 COMMANDS_MAX: Final = 10_000
 """Commands waiting for the writer or to be followed. A connection has one at a time, but they outlive it."""
 
