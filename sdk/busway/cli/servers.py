@@ -6,13 +6,13 @@ Not here: the servers, which are extras.
 
 import asyncio
 import importlib
-import logging
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
+from busway.cli.logs import LogFormat, LogLevel, log_to_stderr
 from busway.cli.output import AsJson, CommandFailed, write_json
 from busway.cli.starting import overrides, serve
 from busway.extras import need
@@ -22,6 +22,8 @@ from busway.net.signals import until_signal
 
 HOME: Final = Path(".busway")
 """Default data folder, shared by all three so that each finds the others' data."""
+LOG_LEVEL: Final = "warning"
+"""Default log level of servers."""
 Data = Annotated[Path, typer.Option("--data", help="Folder for all data.")]
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Listen beyond this machine without authentication: the network is trusted.")
@@ -44,6 +46,8 @@ def up(
         str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve the broker's metrics here.")
     ] = None,
     insecure: Insecure = False,
+    log_level: LogLevel = LOG_LEVEL,
+    log_format: LogFormat = "text",
     as_json: AsJson = False,
 ) -> None:
     """Start a broker and a schema registry; Ctrl-C stops them."""
@@ -51,7 +55,7 @@ def up(
     need("registry", "busway up")
     from busway_bus import cli_entry as bus
 
-    _log_to_stderr()
+    log_to_stderr(log_level, log_format)
 
     async def main() -> None:
         make_home(data)
@@ -139,12 +143,14 @@ def broker(
     override: Override = None,
     data: Annotated[Path | None, typer.Option("--data", help="Data directory: the setting log.dirs.")] = None,
     insecure: Insecure = False,
+    log_level: LogLevel = LOG_LEVEL,
+    log_format: LogFormat = "text",
     as_json: AsJson = False,
 ) -> None:
     """Start a broker with Kafka's settings; a new data directory is formatted automatically."""
     from busway_bus import cli_entry as bus
 
-    _log_to_stderr()
+    log_to_stderr(log_level, log_format)
 
     def started(node: Any) -> None:
         if as_json:
@@ -179,6 +185,8 @@ def registry(
         str, typer.Option("--compatibility", help="Compatibility level of subjects without one.")
     ] = "BACKWARD",
     insecure: Insecure = False,
+    log_level: LogLevel = LOG_LEVEL,
+    log_format: LogFormat = "text",
     as_json: AsJson = False,
 ) -> None:
     """Start a schema registry with Confluent's REST API; its default database is that of `busway up` in ./.busway."""
@@ -188,7 +196,7 @@ def registry(
     if not database:
         make_home(HOME, "--database URL keeps it elsewhere")
         database = f"sqlite+aiosqlite:///{HOME / 'registry.db'}"
-    _log_to_stderr()
+    log_to_stderr(log_level, log_format)
 
     async def main() -> None:
         settings = package.RegistryConfig(
@@ -209,9 +217,3 @@ def registry(
             await stopped
 
     serve(package.run, main, package.CANNOT_START)
-
-
-def _log_to_stderr() -> None:
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
