@@ -17,6 +17,7 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "metrics": ("prometheus_client", *_HTTP),
     "web": ("prometheus_client", *_HTTP, "watchfiles"),
     "sql": _DATABASE,
+    "otel": ("opentelemetry",),
     "postgres": ("psycopg",),
     "simulation": (*_DATABASE, "alembic", "prometheus_client", *_HTTP, "time_machine"),
     "connect": _CONNECT,
