@@ -162,6 +162,7 @@ class Application(TableDeclarations):
                 state = await self._stack.enter_async_context(self._enter_lifespan())
             hooks = Hooks(self.extensions)
             await hooks.start(self, self._stack)
+            self._mark = hooks.sending if hooks.marks else None
             self._bound = True
             if self.routes or self.queue_routes:
                 read = (topic.name for route in (*self.routes, *self.queue_routes) for topic in route.topics)
@@ -276,7 +277,7 @@ class Application(TableDeclarations):
         try:
             await stack.aclose()
         finally:
-            self._producer = self._serdes = self.worker = None
+            self._producer = self._serdes = self.worker = self._mark = None
 
     def _time_left(self) -> float:
         return max(_LEAST_S, self._stop_by - APP_TIME.now_s())

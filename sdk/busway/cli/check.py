@@ -16,7 +16,7 @@ from busway.app.declaring.declared_topics import read_only_topics
 from busway.app.model.topic import BadDeclaration, Topic
 from busway.app.serdes import PARTS
 from busway.app.tables.global_table import GlobalTable
-from busway.app.tables.table import Table
+from busway.app.tables.table import Table, sources_of
 from busway.cli.findings import Finding, ok, problem, report, warning
 from busway.cli.output import AsJson, run
 from busway.cli.running import find_app
@@ -141,7 +141,7 @@ def _check_tables(app: App, live: Mapping[str, TopicInfo]) -> Iterable[Finding]:
     """Check that a table and its sources have the same number of partitions."""
     for extension in app.extensions:
         if isinstance(extension, Table):
-            names = {extension.topic.name, *extension.sources_among(app.routes)}
+            names = {extension.topic.name, *sources_of(extension, app.routes)}
             counts = {name: len(live[name].partitions) for name in sorted(names) if name in live}
             if len(set(counts.values())) > 1:
                 shown = ", ".join(f"{name} has {count}" for name, count in counts.items())

@@ -9,6 +9,7 @@ ends when its supervisor dies: it holds the read end of a pipe whose other end o
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -17,6 +18,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import typer
+
+from busway.cli.logs import logs_json
+
+logger = logging.getLogger("busway.cli")
 
 WORKER: Final = "BUSWAY_WORKER"
 """Environment variable of a worker: its number, from 0."""
@@ -41,6 +46,7 @@ class Command:
     bootstrap: str | None
     registry_url: str | None
     log_level: str
+    log_format: str = "text"
     wait_s: float = 0.0
     instance: str | None = None
 
@@ -48,6 +54,7 @@ class Command:
     def arguments(self) -> list[str]:
         given = {"--http": self.http, "-b": self.bootstrap, "-r": self.registry_url, "--log-level": self.log_level}
         given["--instance"] = self.instance
+        given["--log-format"] = self.log_format if self.log_format != "text" else None
         options = [part for name, value in given.items() if value is not None for part in (name, value)]
         options += ["--wait", str(self.wait_s)] if self.wait_s else []
         return ["run", self.target, *options, *(["--insecure"] if self.insecure else [])]
@@ -195,7 +202,11 @@ async def _keep(command: Command, number: int, stopping: Stopping, pipe: int) ->
 
 
 def tell(text: str) -> None:
-    typer.echo(f"busway: {text}", err=True)
+    """Write a line to standard error, in the format of logs."""
+    if logs_json():
+        logger.warning("%s", text)
+    else:
+        typer.echo(f"busway: {text}", err=True)
 
 
 def shown(code: int) -> str:

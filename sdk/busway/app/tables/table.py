@@ -298,14 +298,10 @@ class Table(HeldRows[K, V], Extension):
         for key, value, headers in self._encoded(attempt, keys):
             yield ProducerRecord(self.topic.name, attempt.partition, key, value, headers, None)
 
-    def sources_among(self, routes: Iterable[Route]) -> frozenset[str]:
-        """Return the topics that the table goes with: the given ones, else all that handlers read."""
-        return self._given or frozenset(topic.name for route in routes for topic in route.topics)
-
     # Extension
 
     async def starting(self, app: RunningService) -> None:
-        self._sources = self.sources_among(app.routes)
+        self._sources = sources_of(self, app.routes)
         if not self._sources:
             raise BadDeclaration(
                 f"table {self.topic.name} goes with the topics that handlers read, and app {app.name} has no handlers; "
@@ -427,3 +423,8 @@ def hashable(topic: Topic[Any, Any]) -> None:
         raise BadDeclaration(
             f"table {topic.name}: keys of type {topic.key.__name__} cannot be looked up; make it @dataclass(frozen=True)"
         )
+
+
+def sources_of(table: Table[Any, Any], routes: Iterable[Route]) -> frozenset[str]:
+    """Return the topics that a table goes with: the given ones, else all that handlers read."""
+    return table._given or frozenset(topic.name for route in routes for topic in route.topics)
