@@ -24,7 +24,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Replace the files of `docs` by all tracked pages and images; files of the theme stay."""
     kept = [file for file in files if not str(file.abs_src_path).startswith(config.docs_dir)]
     listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "*.md", "*.png", "*.svg"],  # noqa: S607 - git of the PATH, as in every clone
+        ["git", "ls-files", "-co", "--exclude-standard", "*.md", "*.png", "*.svg", "docs/*.css"],  # noqa: S607 - git of the PATH, as in every clone
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -36,8 +36,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def _file(name: str, config: MkDocsConfig) -> File:
     file = File(name, str(ROOT), config.site_dir, use_directory_urls=True)
-    if name == "README.md":
-        file.dest_uri = "index.html"
+    if name == "docs/README.md":
+        file.dest_uri = "contents/index.html"
     elif name.startswith("docs/"):
         file.dest_uri = file.dest_uri.removeprefix("docs/")
     return file

@@ -13,8 +13,8 @@ from busway.cli import build
 from busway.cli.command_config import add_command_config
 
 ROOT = Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"^```(?:console|sh|bash)?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-COMMAND = re.compile(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?(busway .*)$", re.MULTILINE)
+BLOCK = re.compile(r"^```(?:console|sh|bash|ini)?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+COMMAND = re.compile(r"^(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\.venv/bin/|ExecStart=\S+/)?(busway .*)$", re.MULTILINE)
 SPAN = re.compile(r"`(busway [a-z][^`\n]*)`")
 FREE = {"spark", "demo"}
 """Commands that hand their further words to a job."""

@@ -1,4 +1,4 @@
-"""The Python of the manual: each block of a guide, tutorial or migration page is run.
+"""The Python of the manual: each block of the README, a guide, tutorial or migration page is run.
 
 A block with a file's name is a module of that name; a later block of that name replaces it. Blocks without a name share one module. The functions of a
 block that are called `test_…` are run at once, with the modules as they are at that place of the page, each with the fixtures that it names.
@@ -26,7 +26,7 @@ def blocks(page: str) -> list[tuple[str, str]]:
     return [(name or NAMELESS, text) for name, text in BLOCK.findall((ROOT / page).read_text())]
 
 
-PAGES = [
+PAGES = ["README.md"] + [
     name
     for folder in FOLDERS
     for page in sorted((ROOT / "docs" / folder).glob("*.md"))

@@ -18,13 +18,13 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")))
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 SPAN = re.compile(r"`([^`\n]+)`")
-WRAPPED = re.compile(r"@(.+)|async with (.+?):")
+WRAPPED = re.compile(r"@(.+)|async with (.+?):|await (.+)")
 
 
 def code_of(span: str) -> str | None:
     """What can be run of a span: an import, or what has a call in it, `name=Call(…)` too; None for everything else."""
     if quoted := WRAPPED.fullmatch(span):
-        span = quoted[1] or quoted[2]
+        span = quoted[1] or quoted[2] or quoted[3]
     try:
         parsed = ast.parse(span)
     except SyntaxError:

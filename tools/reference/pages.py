@@ -5,11 +5,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tools.reference import api, commands, endpoints, figures, options, settings
+from tools.reference import api, commands, contents, endpoints, figures, options, settings
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = "docs/reference"
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    contents.PAGE: contents.page,
     f"{FOLDER}/broker-settings.md": settings.broker,
     f"{FOLDER}/topic-settings.md": settings.topics,
     f"{FOLDER}/group-settings.md": settings.groups,
