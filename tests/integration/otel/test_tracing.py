@@ -30,7 +30,7 @@ class Spans:
         """In the order of their ends."""
         return [span for span in self._exporter.get_finished_spans() if span.name == name]
 
-    def one(self, name: str) -> ReadableSpan:
+    def only(self, name: str) -> ReadableSpan:
         (span,) = self.named(name)
         return span
 
@@ -78,8 +78,8 @@ async def test_one_trace_through_two_handlers(spans: Spans) -> None:
         await bus.settle()
         seen += [record.headers for record in await bus.records(second)]
         seen += [record.headers for record in await bus.records(third)]
-    sent, forwarded = spans.one("send first"), spans.one("process first")
-    again, answered, published = spans.one("send second"), spans.one("process second"), spans.one("send third")
+    sent, forwarded = spans.only("send first"), spans.only("process first")
+    again, answered, published = spans.only("send second"), spans.only("process second"), spans.only("send third")
     chain = [sent, forwarded, again, answered, published]
     assert [parent_of(span) for span in chain] == [None, *map(id_of, chain[:-1])]
     assert [span.kind for span in chain[:2]] == [SpanKind.PRODUCER, SpanKind.CONSUMER]
@@ -113,7 +113,7 @@ async def test_a_failed_attempt_is_an_error(spans: Spans) -> None:
             await producer.send_and_wait("failing.topic", b"{}")
         await bus.settle()
         (letter,) = await bus.dead_letters(topic)
-    sent = spans.one("send failing.topic")
+    sent = spans.only("send failing.topic")
     attempts = spans.named("process failing.topic")
     assert [parent_of(span) for span in attempts] == [id_of(sent)] * 2
     assert [(span.status.status_code, (span.attributes or {})["error.type"]) for span in attempts] == [
@@ -168,10 +168,10 @@ async def test_an_exactly_once_handler_and_a_queue(spans: Spans) -> None:
     async with app.test() as bus:
         await bus.send(source, {})
         await bus.settle()
-    worked = spans.one("process once.jobs")
-    assert parent_of(worked) == id_of(spans.one("send once.jobs"))
+    worked = spans.only("process once.jobs")
+    assert parent_of(worked) == id_of(spans.only("send once.jobs"))
     assert (worked.attributes or {})["messaging.consumer.group.name"] == "once.workers"
-    assert id_of(spans.one("send once.done"))[0] == id_of(spans.one("process once.source"))[0]
+    assert id_of(spans.only("send once.done"))[0] == id_of(spans.only("process once.source"))[0]
 
 
 async def test_bare_clients(spans: Spans) -> None:
@@ -195,7 +195,7 @@ async def test_bare_clients(spans: Spans) -> None:
         "MessageTooLarge",
     )
     assert parent_of(sent) == (request.get_span_context().trace_id, request.get_span_context().span_id)
-    processed = spans.one("process bare")
+    processed = spans.only("process bare")
     assert parent_of(processed) == id_of(sent)
     assert [link.context.span_id for link in processed.links] == [ambient.get_span_context().span_id]
     assert (processed.attributes or {})["messaging.kafka.message.tombstone"] is True
