@@ -11,7 +11,7 @@ from busway.net.clock import REAL_TIME
 
 
 async def is_refused(host: str, port: int, timeout_s: float) -> bool:
-    """Whether connections are refused: no process listens on any address of the host.
+    """Whether connections are refused: no process listens, on any address of the host.
 
     False without an answer: the network may be cut.
     """
