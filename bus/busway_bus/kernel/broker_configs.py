@@ -13,6 +13,7 @@ from busway_bus.kernel.election_configs import ELECTION_CONFIGS
 from busway_bus.kernel.group_bounds import BOUND_CONFIGS
 from busway_bus.kernel.inert_configs import INERT_CONFIGS
 from busway_bus.kernel.limits import CONNECTIONS_MAX, FETCH_BYTES_MAX, FRAME_BYTES_MAX
+from busway_bus.kernel.membership_configs import MEMBERSHIP_CONFIGS
 from busway_bus.kernel.replication_configs import REPLICATION_CONFIGS
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
 
@@ -75,6 +76,7 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
         *_topic_defaults(),
         *BOUND_CONFIGS,
         *ELECTION_CONFIGS,
+        *MEMBERSHIP_CONFIGS,
         *REPLICATION_CONFIGS,
         _key("add.partitions.to.txn.retry.backoff.max.ms", _I, 100,
              "How long, in ms, a request waits at most for the last transaction of its transactional id to end.",

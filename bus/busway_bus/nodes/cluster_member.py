@@ -21,7 +21,7 @@ from busway_bus.log.store import LogStore
 from busway_bus.nodes.balancing import elect_periodically
 from busway_bus.nodes.broker_images import BrokerImages
 from busway_bus.nodes.channels import ActiveController, BrokerConnections
-from busway_bus.nodes.fencing import fence_stale
+from busway_bus.nodes.fencing import Fencing
 from busway_bus.nodes.forwarding import Forwarder
 from busway_bus.nodes.lifecycle import BrokerLifecycle
 from busway_bus.nodes.quorum_member import QuorumMember
@@ -85,7 +85,7 @@ class ClusterMember:
         )
         self.forwarding = Forwarder(self._forwards)
         self.controller = RemoteController(config.node_id, self.to_controller, self.images, self._leader)
-        self.lifecycle = BrokerLifecycle(
+        self.lifecycle: BrokerLifecycle = BrokerLifecycle(
             self._heartbeats,
             registration(),
             cluster_id=store.identity.cluster_id,
@@ -102,6 +102,9 @@ class ClusterMember:
             machine.uuid4,
             monotonic_s=machine.monotonic_s,
             cluster_id=store.identity.cluster_id,
+        )
+        self._fencing = Fencing(
+            self._local, self.metadata, session_ms=session_ms, listener=config.inter_broker_listener
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._assignments: DirectoryAssignments
@@ -132,7 +135,8 @@ class ClusterMember:
         if not self._config.is_broker_alone:
             await self._listeners.serve_controllers(self._controller_services(), self._files.connections_max())
             self._run(self._quorum.format())
-            self._run(fence_stale(self._local, self.metadata, session_ms=self._config.get("broker.session.timeout.ms")))
+            self._run(self._fencing.watch_sessions())
+            self._run(self._fencing.watch_connections())
             self._run(elect_periodically(self._local, self.metadata, self._config))
         await self._led()
         await self.lifecycle.register()
@@ -150,6 +154,7 @@ class ClusterMember:
             directory_id=identity.directory_id,
             metadata=self.metadata,
             controller=self._local,
+            liveness=self._fencing,
             quorum=self._quorum.driver,
             scheduler=FairScheduler(self._machine),
             listener=config.controller_listeners[0].name,
@@ -228,6 +233,7 @@ class ClusterMember:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         self._tasks = []
+        self._fencing.close()
         await self._quorum.driver.close()
         await self.images.close()
         if drain:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 def process_of(properties: Path) -> int | None:
     """Return the process that runs a node."""
-    listed = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True)
+    listed = subprocess.run(["ps", "-ww", "-eo", "pid=,args="], capture_output=True, text=True, check=True)
     for line in listed.stdout.splitlines():
         pid, _, words = line.strip().partition(" ")
         if str(properties) in words:

@@ -164,7 +164,7 @@ class Simulated(Members):
         self.wait()
 
     def check(self) -> None:
-        """Leaders are unfenced; members of an ISR are, unless nobody else is left.
+        """Leaders are unfenced; members of an ISR are, unless no other is left.
 
         A broker that is unfenced again in its controlled shutdown may lead, as in Kafka.
         """
