@@ -200,7 +200,7 @@ class Refusing:
         self.refuses = 1_000_000
 
     async def write(
-        self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
+        self, marker: EndTransaction, partitions: Collection[tuple[str, int]], **options: Any
     ) -> Mapping[tuple[str, int], ErrorCode]:
         self.asked.append((marker, tuple(partitions)))
         if len(self.asked) > self.refuses:
@@ -352,7 +352,7 @@ async def test_the_next_end_is_carried_out_while_the_last_one_becomes_durable(
             """Writes, and holds the log of transactions from then on."""
 
             async def write(
-                self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
+                self, marker: EndTransaction, partitions: Collection[tuple[str, int]], **options: Any
             ) -> Mapping[tuple[str, int], ErrorCode]:
                 codes = await writer.write(marker, partitions)
                 if not written.is_set():
@@ -413,7 +413,7 @@ async def test_markers_of_another_leadership_do_not_count(
             """Writes nothing the first time, as if the partitions had got the markers from the other broker."""
 
             async def write(
-                self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
+                self, marker: EndTransaction, partitions: Collection[tuple[str, int]], **options: Any
             ) -> Mapping[tuple[str, int], ErrorCode]:
                 markers._writer = writer
                 reached.set()
@@ -447,7 +447,7 @@ class SlowMarkers:
         self.reached, self.go = asyncio.Event(), asyncio.Event()
 
     async def write(
-        self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
+        self, marker: EndTransaction, partitions: Collection[tuple[str, int]], **options: Any
     ) -> Mapping[tuple[str, int], ErrorCode]:
         self.reached.set()
         await self.go.wait()
