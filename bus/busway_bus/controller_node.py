@@ -19,7 +19,8 @@ from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.os_files import OsFiles
 from busway_bus.log.store import LogStore
-from busway_bus.nodes.fencing import fence_stale
+from busway_bus.nodes.balancing import elect_periodically
+from busway_bus.nodes.fencing import Fencing
 from busway_bus.nodes.formatting import check_formatted
 from busway_bus.nodes.quorum_member import QuorumMember
 from busway_bus.quorum.driver import QuorumDriver
@@ -53,6 +54,7 @@ class ControllerNode:
         self._flusher = Flusher(self._disk_failed)
         self._driver: QuorumDriver | None = None
         self._services: ControllerServices | None = None
+        self._fencing: Fencing | None = None
         self._chores: list[asyncio.Task[None]] = []
         self.failed: asyncio.Event = asyncio.Event()
         """Set on a disk failure or a loss of committed records. The node responds no more and should be stopped."""
@@ -93,6 +95,12 @@ class ControllerNode:
                 monotonic_s=self._machine.monotonic_s,
                 cluster_id=self._store.identity.cluster_id,
             )
+            fencing = self._fencing = Fencing(
+                controller,
+                metadata,
+                session_ms=self.config.get("broker.session.timeout.ms"),
+                listener=self.config.inter_broker_listener,
+            )
             self._services = ControllerServices(
                 config=self.config,
                 machine=self._machine,
@@ -100,6 +108,7 @@ class ControllerNode:
                 directory_id=self._store.identity.directory_id,
                 metadata=metadata,
                 controller=controller,
+                liveness=fencing,
                 quorum=self._driver,
                 scheduler=FairScheduler(self._machine),
                 listener=self.config.controller_listeners[0].name,
@@ -120,7 +129,9 @@ class ControllerNode:
             _every(_SWEEP_S, self._listeners.sweep),
             _every(_SNAPSHOT_S, metadata.maintain),
             member.format(),
-            fence_stale(controller, metadata, session_ms=self.config.get("broker.session.timeout.ms")),
+            fencing.watch_sessions(),
+            fencing.watch_connections(),
+            elect_periodically(controller, metadata, self.config),
         ]
         self._chores = [asyncio.ensure_future(chore) for chore in chores]
         endpoints = ", ".join(f"{endpoint.name} {endpoint.address}" for endpoint in self.advertised.values())
@@ -138,6 +149,8 @@ class ControllerNode:
             with contextlib.suppress(asyncio.CancelledError):
                 await chore
         self._chores = []
+        if self._fencing is not None:
+            self._fencing.close()
         if self._driver is not None and clean:
             await self._driver.resign()
         await self._listeners.close(finish=False)

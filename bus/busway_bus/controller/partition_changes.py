@@ -163,12 +163,13 @@ class _Target:
 
     def write_assignment(self, record: PartitionChangeRecord) -> None:
         before, change = self.before, self.change
-        directories = [
-            change.directories.get(replica) or before.directory_on(replica) or change.default_directory(replica)
-            for replica in self.replicas
-        ]
-        if directories != [before.directory_on(replica) for replica in before.replicas]:
-            record.directories = directories
+        if change.directories or self.replicas != before.replicas:
+            directories = [
+                change.directories.get(replica) or before.directory_on(replica) or change.default_directory(replica)
+                for replica in self.replicas
+            ]
+            if directories != [before.directory_on(replica) for replica in before.replicas]:
+                record.directories = directories
         if self.replicas != before.replicas:
             record.replicas = list(self.replicas)
         if self.removing != before.removing:

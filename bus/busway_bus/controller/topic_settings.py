@@ -22,23 +22,24 @@ class TopicSettings:
     def __init__(self, image: ClusterImage, config: BrokerConfig) -> None:
         self._image = image
         self._config = config
-        self._known: dict[tuple[str, str], ConfigValue] = {}
+        self._known: dict[str, tuple[int, bool]] = {}
         self._brokers = (image.broker_configs(str(config.node_id)), image.broker_configs(""))
 
     def min_isr(self, topic: str) -> int:
         """The topic's min.insync.replicas, at most its replication factor."""
-        value = self._value(topic, _MIN_ISR)
-        assert isinstance(value, int)
-        return min(value, len(self._image.topics[topic].partitions[0].replicas))
+        return self._of(topic)[0]
 
     def unclean_elections(self, topic: str) -> bool:
-        return bool(self._value(topic, _UNCLEAN))
+        return self._of(topic)[1]
 
-    def _value(self, topic: str, name: str) -> ConfigValue:
-        key = (topic, name)
-        if key not in self._known:
-            self._known[key] = self._read(topic, name)
-        return self._known[key]
+    def _of(self, topic: str) -> tuple[int, bool]:
+        known = self._known.get(topic)
+        if known is None:
+            least = self._read(topic, _MIN_ISR)
+            assert isinstance(least, int)
+            factor = len(self._image.topics[topic].partitions[0].replicas)
+            known = self._known[topic] = min(least, factor), bool(self._read(topic, _UNCLEAN))
+        return known
 
     def _read(self, topic: str, name: str) -> ConfigValue:
         definition = TOPIC_CONFIGS[name]

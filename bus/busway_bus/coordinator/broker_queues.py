@@ -11,16 +11,15 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
+from busway_bus.kernel.limits import QUEUED_FOR_BROKER_MAX
 from busway_bus.metadata.image import ClusterImage
 from busway_protocol.errors import ErrorCode, KafkaError
 
 I = TypeVar("I")  # noqa: E741 - an item
 R = TypeVar("R")
 logger = logging.getLogger("busway.coordinator")
-QUEUED_MAX: Final = 10_000
-"""Items that wait for one broker; more are refused, and their callers retry."""
 
 
 class Destination(NamedTuple):
@@ -72,8 +71,8 @@ class BrokerQueues(Generic[I, R]):
                 is unknown; from `send`.
         """
         queue = self._queues.setdefault(destination, _Queue())
-        if len(queue.waiting) >= QUEUED_MAX:
-            text = f"{QUEUED_MAX:,} requests wait for broker {destination.node_id} already"
+        if len(queue.waiting) >= QUEUED_FOR_BROKER_MAX:
+            text = f"{QUEUED_FOR_BROKER_MAX:,} requests wait for broker {destination.node_id} already"
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, text)
         queued: _Queued[I, R] = _Queued(item, asyncio.get_running_loop().create_future())
         queue.waiting.append(queued)

@@ -24,7 +24,7 @@ from busway_protocol.messages import share_state as messages
 R = TypeVar("R")
 _TOGETHER: Final = 100
 """Share partitions of one request."""
-_ATTEMPTS_MAX: Final = 10
+_ATTEMPTS: Final = 10
 _BACKOFF_S: Final = (0.1, 1.0)
 """First and longest backoff: together about 6 s, in which a failover is over."""
 _RETRIED: Final = {
@@ -135,7 +135,7 @@ class ClusterSharePersister:
         KafkaError: COORDINATOR_NOT_AVAILABLE after the last attempt; the coordinator's refusal.
         """
         first_s, longest_s = _BACKOFF_S
-        for attempt in range(_ATTEMPTS_MAX):
+        for attempt in range(_ATTEMPTS):
             if attempt:
                 await asyncio.sleep(min(first_s * 2 ** (attempt - 1), longest_s))
             try:

@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from busway_bus.kernel.config_def import INT_MAX, ConfigKey, ConfigType, ConfigValue, by_name
+from busway_bus.kernel.election_configs import ELECTION_CONFIGS
 from busway_bus.kernel.group_bounds import BOUND_CONFIGS
 from busway_bus.kernel.inert_configs import INERT_CONFIGS
 from busway_bus.kernel.limits import CONNECTIONS_MAX, FETCH_BYTES_MAX, FRAME_BYTES_MAX
+from busway_bus.kernel.membership_configs import MEMBERSHIP_CONFIGS
 from busway_bus.kernel.replication_configs import REPLICATION_CONFIGS
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
 
@@ -73,6 +75,8 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
     [
         *_topic_defaults(),
         *BOUND_CONFIGS,
+        *ELECTION_CONFIGS,
+        *MEMBERSHIP_CONFIGS,
         *REPLICATION_CONFIGS,
         _key("add.partitions.to.txn.retry.backoff.max.ms", _I, 100,
              "How long, in ms, a request waits at most for the last transaction of its transactional id to end.",

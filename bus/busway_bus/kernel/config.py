@@ -116,7 +116,7 @@ class BrokerConfig:
         """The name of the listener between brokers: `inter.broker.listener.name`, else PLAINTEXT, else the first."""
         names = [listener.name for listener in self.listeners]
         named = str(self.get("inter.broker.listener.name") or "").upper()
-        return named or ("PLAINTEXT" if "PLAINTEXT" in names else names[0])
+        return named or ("PLAINTEXT" if "PLAINTEXT" in names or not names else names[0])
 
     def advertised_by(self, listener: Endpoint, *, port: int) -> Endpoint:
         """Return a listener's address for clients; `port` is the bound port."""

@@ -35,23 +35,17 @@ INERT: Final[Mapping[str, _Rows]] = {
         ("queued.max.requests", _I, 500),
         ("share.coordinator.threads", _I, 1),
     ),
-    "each partition has one replica: nothing is copied or moved, and no other node leads": (
+    "replicas are not moved or throttled yet, and a broker that stops always hands over its leaderships": (
         ("alter.log.dirs.replication.quota.window.num", _I, 11),
         ("alter.log.dirs.replication.quota.window.size.seconds", _I, 1),
-        ("auto.leader.rebalance.enable", _B, True),
         ("controlled.shutdown.enable", _B, True),
-        ("leader.imbalance.check.interval.seconds", _L, 300),
         ("num.replica.alter.log.dirs.threads", _I, None),
         ("num.replica.fetchers", _I, 1),
         ("replica.socket.receive.buffer.bytes", _I, 65_536),
         ("replication.quota.window.num", _I, 11),
         ("replication.quota.window.size.seconds", _I, 1),
     ),
-    "broker and controller are one process and cannot lose each other": (
-        ("broker.heartbeat.interval.ms", _I, 2000),
-        ("broker.session.timeout.ms", _I, 9000),
-        ("controller.socket.timeout.ms", _I, 30_000),
-        ("initial.broker.registration.timeout.ms", _I, 60_000),
+    "a node stops when its only directory fails, and its controller notices that": (
         ("log.dir.failure.timeout.ms", _L, 30_000),
     ),
     "a retry backoff, a linger time or a polling interval: it affects latency only": (
@@ -61,7 +55,6 @@ INERT: Final[Mapping[str, _Rows]] = {
         ("log.cleaner.backoff.ms", _L, 15_000),
         ("share.coordinator.append.linger.ms", _I, -1),
         ("socket.connection.setup.timeout.max.ms", _L, 30_000),
-        ("socket.connection.setup.timeout.ms", _L, 10_000),
     ),
     "a buffer or clean-up of Kafka's own memory; Busway's memory has its own bounds": (
         ("delete.records.purgatory.purge.interval.requests", _I, 1),

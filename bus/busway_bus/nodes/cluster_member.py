@@ -18,14 +18,16 @@ from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.files import DataDirectory
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.store import LogStore
+from busway_bus.nodes.balancing import elect_periodically
 from busway_bus.nodes.broker_images import BrokerImages
 from busway_bus.nodes.channels import ActiveController, BrokerConnections
-from busway_bus.nodes.fencing import fence_stale
+from busway_bus.nodes.fencing import Fencing
 from busway_bus.nodes.forwarding import Forwarder
 from busway_bus.nodes.lifecycle import BrokerLifecycle
 from busway_bus.nodes.quorum_member import QuorumMember
 from busway_bus.nodes.remote_controller import RemoteController
 from busway_bus.quorum.local_controller import LocalController
+from busway_bus.replication.directory_assignments import DirectoryAssignments
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.server.dispatch import Routes
@@ -83,7 +85,7 @@ class ClusterMember:
         )
         self.forwarding = Forwarder(self._forwards)
         self.controller = RemoteController(config.node_id, self.to_controller, self.images, self._leader)
-        self.lifecycle = BrokerLifecycle(
+        self.lifecycle: BrokerLifecycle = BrokerLifecycle(
             self._heartbeats,
             registration(),
             cluster_id=store.identity.cluster_id,
@@ -101,7 +103,11 @@ class ClusterMember:
             monotonic_s=machine.monotonic_s,
             cluster_id=store.identity.cluster_id,
         )
+        self._fencing = Fencing(
+            self._local, self.metadata, session_ms=session_ms, listener=config.inter_broker_listener
+        )
         self._tasks: list[asyncio.Task[None]] = []
+        self._assignments: DirectoryAssignments
 
     def _channel(self, retry_ms: int) -> ActiveController:
         timeout_ms = self._config.get("controller.socket.timeout.ms")
@@ -129,7 +135,9 @@ class ClusterMember:
         if not self._config.is_broker_alone:
             await self._listeners.serve_controllers(self._controller_services(), self._files.connections_max())
             self._run(self._quorum.format())
-            self._run(fence_stale(self._local, self.metadata, session_ms=self._config.get("broker.session.timeout.ms")))
+            self._run(self._fencing.watch_sessions())
+            self._run(self._fencing.watch_connections())
+            self._run(elect_periodically(self._local, self.metadata, self._config))
         await self._led()
         await self.lifecycle.register()
         self._store.broker_epoch = self.lifecycle.epoch
@@ -146,6 +154,7 @@ class ClusterMember:
             directory_id=identity.directory_id,
             metadata=self.metadata,
             controller=self._local,
+            liveness=self._fencing,
             quorum=self._quorum.driver,
             scheduler=FairScheduler(self._machine),
             listener=config.controller_listeners[0].name,
@@ -178,6 +187,12 @@ class ClusterMember:
         replicas.replicate(
             brokers=self.to_brokers, controller=self.to_controller, broker_epoch=lambda: self.lifecycle.epoch
         )
+        self._assignments = DirectoryAssignments(
+            self._config.node_id, lambda: self.lifecycle.epoch, self.to_controller, replicas.local.misplaced
+        )
+        self.images.watch(self._assignments.look)
+        self._run(self._assignments.run())
+        self._assignments.look()
 
     def following(self) -> None:
         self.images.follow()
@@ -200,7 +215,7 @@ class ClusterMember:
         return []
 
     async def retry(self) -> None:
-        """Do nothing: requests are retried by their channels."""
+        self._assignments.look()
 
     async def leave(self) -> None:
         await self.lifecycle.shut_down(SHUTDOWN_S)
@@ -218,6 +233,7 @@ class ClusterMember:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         self._tasks = []
+        self._fencing.close()
         await self._quorum.driver.close()
         await self.images.close()
         if drain:

@@ -113,21 +113,21 @@ class BrokerLifecycle:
             await asyncio.sleep(self._backoff_s())
 
     async def _try_to_register(self) -> KafkaError | None:
-        mine = self._registration
+        registration = self._registration
         request = BrokerRegistrationRequest(
-            broker_id=mine.node_id,
+            broker_id=registration.node_id,
             cluster_id=self._cluster_id,
-            incarnation_id=mine.incarnation,
+            incarnation_id=registration.incarnation,
             listeners=[
                 RegisteredListener(name=end.name, host=end.host, port=end.port, security_protocol=end.security_protocol)
-                for end in mine.endpoints
+                for end in registration.endpoints
             ],
             features=[
                 RegisteredFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
-                for name, lowest, highest in mine.features
+                for name, lowest, highest in registration.features
             ],
-            rack=mine.rack,
-            log_dirs=sorted(mine.directories),
+            rack=registration.rack,
+            log_dirs=sorted(registration.directories),
             previous_broker_epoch=self._previous_epoch,
         )
         try:

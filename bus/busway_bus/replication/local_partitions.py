@@ -24,7 +24,7 @@ from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.store import LogStore, Opening, RemovedLog
 from busway_bus.metadata.delta import Delta
-from busway_bus.metadata.image import ClusterImage, PartitionImage, TopicImage
+from busway_bus.metadata.image import LOST, ClusterImage, PartitionImage, TopicImage
 from busway_bus.replication.isr import AlterPartition
 from busway_bus.replication.partition import Partition
 from busway_bus.scheduling.off_loop import off_loop
@@ -94,6 +94,7 @@ class LocalPartitions:
         self._of: dict[UUID, dict[Key, None]] = {}
         self._images: dict[Key, PartitionImage] = {}
         self._lost: set[Key] = set()
+        self._elsewhere: set[Key] = set()
         self._configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self._started = False
         self.deleted_counters = PartitionCounters()
@@ -147,6 +148,16 @@ class LocalPartitions:
         lost = tuple(key for key in self._offline if key not in self._lost)
         restored = tuple(key for key in self._lost if key in self._partitions)
         return ReportReplicas(node_id=self._config.node_id, lost=lost, restored=restored) if lost or restored else None
+
+    def misplaced(self) -> list[tuple[UUID, UUID, int]]:
+        """List partitions whose record names another directory than they have, as directory, topic id and index.
+
+        An offline one has the directory LOST.
+        """
+        places = [(LOST, key) for key in self._offline if key not in self._lost]
+        places += [(self._store.identity.directory_id, key) for key in self._elsewhere if key in self._partitions]
+        topics = self._image.topics
+        return [(directory, topics[name].topic_id, index) for directory, (name, index) in places if name in topics]
 
     def awaited(self) -> list[Key]:
         return list(self._offline)
@@ -219,7 +230,9 @@ class LocalPartitions:
             if self._images.get(key) is placed:
                 continue
             self._images[key] = placed
-            (self._lost.add if placed.lost_on(self._config.node_id) else self._lost.discard)(key)
+            directory = placed.directory_on(self._config.node_id)
+            (self._lost.add if directory == LOST else self._lost.discard)(key)
+            (self._elsewhere.add if directory != self._store.identity.directory_id else self._elsewhere.discard)(key)
             partition = self._partitions.get(key)
             if partition is not None:
                 partition.registered(placed, self._monotonic_ms())
@@ -331,6 +344,7 @@ class LocalPartitions:
         self._offline.pop(key, None)
         self._images.pop(key, None)
         self._lost.discard(key)
+        self._elsewhere.discard(key)
         partition = self._partitions.pop(key, None)
         unregistered = self._store.unregister(key, topic_id)
         if partition is not None:

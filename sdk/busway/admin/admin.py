@@ -14,6 +14,7 @@ from busway.admin.cluster import ClusterAdmin
 from busway.admin.explanations import ExplanationsAdmin
 from busway.admin.features import FeaturesAdmin
 from busway.admin.groups import GroupsAdmin
+from busway.admin.propagation import wait_until_known
 from busway.admin.share_groups import ShareGroupsAdmin
 from busway.admin.transactions import TransactionsAdmin
 from busway.cluster.client import Addresses, ClusterClient
@@ -128,7 +129,10 @@ class Admin(ClusterAdmin, ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGr
     # Topics
 
     async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
-        """Create topics; raise the first error, but create the others."""
+        """Create topics; raise the first error, but create the others.
+
+        Returns once every broker of the cluster knows them, after 5 s at most.
+        """
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(
@@ -144,6 +148,8 @@ class Admin(ClusterAdmin, ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGr
             validate_only=validate_only,
         )
         answer = await self._cluster.ask_controller(request)
+        if not validate_only:
+            await wait_until_known(self._cluster, [topic.name for topic in answer.topics if not topic.error_code])
         for topic in answer.topics:
             _check(topic.error_code, f"topic {topic.name}", topic.error_message)
 

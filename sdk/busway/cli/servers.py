@@ -5,15 +5,20 @@ Not here: the servers, which are extras.
 """
 
 import asyncio
+import contextlib
 import importlib
 import logging
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
+from busway.cli.nodes import NODES_MAX, check_folder, files_of, prepare, settings_of
+from busway.cli.nodes import running as nodes_running
 from busway.cli.output import AsJson, CommandFailed, write_json
+from busway.cli.processes import end_with_parent
 from busway.cli.starting import overrides, serve
 from busway.extras import need
 from busway.net import garbage
@@ -44,57 +49,104 @@ def up(
         str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve the broker's metrics here.")
     ] = None,
     insecure: Insecure = False,
+    nodes: Annotated[
+        int | None,
+        typer.Option("--nodes", help="Start a cluster of so many brokers, each in a process, on ports from --port on."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start a broker and a schema registry; Ctrl-C stops them."""
+    """Start a broker, or several, and a schema registry; Ctrl-C stops them."""
     begun = OS.monotonic_s()
     need("registry", "busway up")
+    if nodes is not None and not 1 <= nodes <= NODES_MAX:
+        raise CommandFailed(f"--nodes {nodes}: give a number from 1 to {NODES_MAX}")
+    if nodes is not None and metrics is not None:
+        raise CommandFailed(
+            "--metrics is one address, and --nodes starts several brokers; give each its own metrics.listener with busway broker"
+        )
     from busway_bus import cli_entry as bus
 
     _log_to_stderr()
 
     async def main() -> None:
         make_home(data)
-        config = bus.BrokerConfig.from_properties(
-            {
-                "listeners": f"PLAINTEXT://{host}:{port}",
-                "log.dirs": str(data / "broker"),
-                # For development: no wait for further members when the first joins.
-                "group.initial.rebalance.delay.ms": "0",
-                **overrides(override),
-                **({"metrics.listener": metrics} if metrics is not None else {}),
-                **({"busway.insecure": "true"} if insecure else {}),
-            }
+        check_folder(data, nodes)
+        # For development: no wait for further members when the first joins.
+        settings = {"group.initial.rebalance.delay.ms": "0", **overrides(override)}
+        if metrics is not None:
+            settings["metrics.listener"] = metrics
+        if insecure:
+            settings["busway.insecure"] = "true"
+        brokers = (
+            _broker(bus, data, {"listeners": f"PLAINTEXT://{host}:{port}", **settings})
+            if nodes is None
+            else _brokers(bus, data, nodes, host=host, port=port, settings=settings)
         )
-        node = bus.Node(config)
-        await node.start()
-        stopped = until_signal(node.failed)  # before the address is printed: a reader may send a signal at once
-        try:
+        async with brokers as (bootstrap_servers, stopped):
             if not as_json:
-                _tell(f"broker    {node.bootstrap_servers}    up in {_ms(begun)}")
+                _tell(f"{'broker' if nodes is None else 'brokers'}    {bootstrap_servers}    up in {_ms(begun)}")
             # In a thread: loading the registry's libraries takes longer than the broker's start.
             cli_entry = await asyncio.to_thread(importlib.import_module, "busway_registry.cli_entry")
             database = f"sqlite+aiosqlite:///{data / 'registry.db'}"
-            settings = cli_entry.RegistryConfig(host=host, port=registry_port, database=database, insecure=insecure)
-            async with cli_entry.RegistryServer(settings) as registry_server:
+            registry_settings = cli_entry.RegistryConfig(
+                host=host, port=registry_port, database=database, insecure=insecure
+            )
+            async with cli_entry.RegistryServer(registry_settings) as registry_server:
                 garbage.settle(garbage.BROKER)
                 if as_json:
                     facts = {"schema_registry": registry_server.url, "data": str(data)}
-                    write_json({"bootstrap_servers": node.bootstrap_servers, **facts})
+                    write_json({"bootstrap_servers": bootstrap_servers, **facts})
                     sys.stdout.flush()
                 else:
                     _tell(f"registry  {registry_server.url}    up in {_ms(begun)}\ndata      {data.absolute()}\n")
-                    _tell(_hint(node.bootstrap_servers))
+                    _tell(_hint(bootstrap_servers))
                 await stopped
-        finally:
-            stopped.cancel()
-            await node.stop()
-        if node.failed.is_set():
-            raise CommandFailed(f"the disk under {data} failed; see the log above")
         if not as_json:
             _tell("stopped; everything is on disk")
 
     serve(bus.run, main, bus.CANNOT_START)
+
+
+@contextlib.asynccontextmanager
+async def _broker(bus: Any, data: Path, settings: dict[str, str]) -> AsyncIterator[tuple[str, "asyncio.Future[Any]"]]:
+    """Run one broker in this process; yield its address, and a future of the end."""
+    node = bus.Node(bus.BrokerConfig.from_properties({"log.dirs": str(data / "broker"), **settings}))
+    await node.start()
+    stopped = until_signal(node.failed)  # before the address is printed: a reader may send a signal at once
+    try:
+        yield node.bootstrap_servers, stopped
+    finally:
+        stopped.cancel()
+        await node.stop()
+    if node.failed.is_set():
+        raise CommandFailed(f"the disk under {data} failed; see the log above")
+
+
+@contextlib.asynccontextmanager
+async def _brokers(
+    bus: Any, data: Path, count: int, *, host: str, port: int, settings: dict[str, str]
+) -> AsyncIterator[tuple[str, "asyncio.Future[Any]"]]:
+    """Run the brokers of a cluster; yield their addresses, and a future of the end."""
+    files = files_of(data, count)
+    held = [bus.HeldPort() for _ in range(count if port == 0 else 0)]
+    held_for_controllers = [bus.HeldPort() for _ in files]
+    try:
+        prepare(
+            bus,
+            files,
+            settings_of(
+                files,
+                host=host,
+                ports=[each.number for each in held] or list(range(port, port + count)),
+                controller_ports=[each.number for each in held_for_controllers],
+                overrides=settings,
+            ),
+        )
+        async with nodes_running(files) as started:
+            yield started.bootstrap_servers, asyncio.ensure_future(started.stopping.asked.wait())
+    finally:
+        for each in (*held, *held_for_controllers):
+            each.release()
 
 
 def make_home(folder: Path, remedy: str = "--data FOLDER takes another one") -> None:
@@ -164,7 +216,8 @@ def broker(
             properties["log.dirs"] = str(HOME / "broker")
         if insecure:
             properties["busway.insecure"] = "true"
-        await bus.serve(bus.BrokerConfig.from_properties(properties), started)
+        with end_with_parent():
+            await bus.serve(bus.BrokerConfig.from_properties(properties), started)
 
     serve(bus.run, main, bus.CANNOT_START)
 

@@ -203,7 +203,9 @@ def test_the_controllers_of_a_cluster_are_formatted_first() -> None:
     async def workload(world: World) -> None:
         node = controllers(world)[0]
         node.disk.remove("meta.properties")
-        with pytest.raises(WrongDirectory, match=r"busway cluster format --config server\.properties --cluster-id .{22}"):
+        with pytest.raises(
+            WrongDirectory, match=r"busway cluster format --config server\.properties --cluster-id .{22}"
+        ):
             await node.start()
 
     World(seed=8).run(workload)

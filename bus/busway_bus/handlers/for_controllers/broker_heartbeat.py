@@ -3,13 +3,14 @@
 Versions: 1 has failed directories (KIP-858), 2 cordoned ones (KIP-1066).
 Behaviour: a broker that has caught up is unfenced, and leads again what has no leader. One that wants to stop hands over
 its leaderships; `should_shut_down` follows once every active broker knows the new leaders. Without heartbeats for
-`broker.session.timeout.ms` it is fenced. An earlier epoch is STALE_BROKER_EPOCH. Only the active controller decides;
+`broker.session.timeout.ms` it is fenced, and at once if the connection ends and the broker's listener refuses others. An earlier epoch is STALE_BROKER_EPOCH. Only the active controller decides;
 others are NOT_CONTROLLER.
 """
 
 from busway_bus.controller.brokers import BrokerHeartbeat
 from busway_bus.controller.heartbeats import BrokerState
 from busway_bus.handlers.common.context import RequestContext
+from busway_bus.handlers.for_controllers.services import services
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -35,6 +36,7 @@ async def handle(request: BrokerHeartbeatRequest, context: RequestContext) -> Br
         reply = await context.node.controller.request(command, context.for_controller)
     except KafkaError as problem:
         return BrokerHeartbeatResponse(error_code=problem.code, should_shut_down=False)
+    services(context).liveness.received(context.peer, request.broker_id, request.broker_epoch)
     return BrokerHeartbeatResponse(
         error_code=ErrorCode.NONE,
         is_caught_up=reply.caught_up,

@@ -6,11 +6,11 @@ Not here: any implementation. Handlers of a broker that the controller serves to
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Protocol, cast
 from uuid import UUID
 
 from busway_bus.controller.controller import Controller
-from busway_bus.handlers.common.context import CloseConnection, RequestContext
+from busway_bus.handlers.common.context import CloseConnection, Peer, RequestContext
 from busway_bus.handlers.common.response_room import LargeAnswers
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.counters import RequestCounters
@@ -22,6 +22,13 @@ from busway_bus.quorum.ready import QuorumRequest, QuorumResponse
 from busway_bus.scheduling.fair_share import FairScheduler
 from busway_protocol.errors import KafkaError
 from busway_protocol.machine import Machine
+
+
+class Liveness(Protocol):
+    """Notices brokers whose processes are gone."""
+
+    def received(self, peer: Peer, node_id: int, epoch: int) -> None:
+        """Note the connection of a broker's heartbeat."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +48,7 @@ class ControllerServices:
     directory_id: UUID
     metadata: MetadataLog
     controller: Controller
+    liveness: Liveness
     quorum: QuorumDriver
     scheduler: FairScheduler
     listener: str

@@ -167,7 +167,7 @@ def test_a_recovered_leader_says_so_and_has_others_in_sync() -> None:
 
 
 def test_an_isr_that_ends_a_reassignment_may_end_the_leadership() -> None:
-    """The change is made, and the leader is told to look at the metadata."""
+    """The change is made, and the leader has to fetch the metadata."""
     cluster = cluster_with()
     topic_id = cluster.image.topics["t"].topic_id
     moving = PartitionChangeRecord(

@@ -85,7 +85,7 @@ def partitions(cluster: SmallCluster) -> list[tuple[Key, PartitionImage, int]]:
 
 
 def check_shape(partition: PartitionImage, older: PartitionImage, image: ClusterImage) -> None:
-    """A leader is in sync, alive and alone while it recovers; nobody is twice anywhere; epochs only rise."""
+    """A leader is in sync and alive, ISR and ELR are disjoint sets of replicas, and epochs only rise."""
     assert not set(partition.isr) & set(partition.elr)
     assert len({*partition.isr, *partition.elr}) == len(partition.isr) + len(partition.elr)
     assert {*partition.isr, *partition.elr} <= {*partition.replicas}

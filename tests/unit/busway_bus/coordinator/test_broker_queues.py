@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from busway_bus.coordinator.broker_queues import QUEUED_MAX, BrokerQueues, Destination
+from busway_bus.coordinator.broker_queues import BrokerQueues, Destination
+from busway_bus.kernel.limits import QUEUED_FOR_BROKER_MAX
 from busway_bus.metadata.image import BrokerImage, ClusterImage
 from busway_bus.metadata.sorted_map import SortedMap
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -93,7 +94,7 @@ async def test_what_waits_for_a_fenced_broker_fails() -> None:
 async def test_a_queue_is_bounded() -> None:
     wire = Wire()
     await wire.ask("a")
-    asked = await wire.ask(*(chr(number + 40) for number in range(QUEUED_MAX + 1)))
+    asked = await wire.ask(*(chr(number + 40) for number in range(QUEUED_FOR_BROKER_MAX + 1)))
     assert _code(asked[-1]) is ErrorCode.BROKER_NOT_AVAILABLE
     assert not asked[-2].done()
     wire.queues.close()

@@ -36,9 +36,9 @@ class Controller:
 
 
 def context_of(members: Members) -> RequestContext:
-    return cast(
-        "RequestContext", SimpleNamespace(node=SimpleNamespace(controller=Controller(members)), for_controller=ITSELF)
-    )
+    liveness = SimpleNamespace(received=lambda peer, node_id, epoch: None)
+    node = SimpleNamespace(controller=Controller(members), liveness=liveness)
+    return cast("RequestContext", SimpleNamespace(node=node, peer=None, for_controller=ITSELF))
 
 
 def registration_of(node_id: int, **fields: Any) -> BrokerRegistrationRequest:

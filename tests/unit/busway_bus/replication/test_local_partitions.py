@@ -227,3 +227,26 @@ async def test_partitions_of_other_brokers_are_not_opened(local):
     with pytest.raises(KafkaError) as absent:
         local.find("t", 0)
     assert absent.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_replicas_are_misplaced_until_their_record_names_their_directory(local, files):
+    """One that is offline is LOST, and one that is back is in this broker's directory again."""
+    files.full = ("t-1/",)
+    here = local._store.identity.directory_id
+
+    def assigned(partition_index, directory):
+        return PartitionChangeRecord(topic_id=T, partition_id=partition_index, directories=[directory])
+
+    image = await change(local, ClusterImage(), *creation("t", T, 2))
+    assert sorted(local.misplaced()) == [(LOST, T, 1), (here, T, 0)]
+    image = await change(local, image, assigned(1, LOST), assigned(0, here))
+    assert local.misplaced() == []
+    files.full = ()
+    await local.reopen()
+    assert local.misplaced() == [(here, T, 1)]
+    image = await change(local, image, assigned(1, here))
+    assert local.misplaced() == []
+    image = await change(local, image, assigned(0, UUID(int=999)))
+    assert local.misplaced() == [(here, T, 0)]
+    await change(local, image, RemoveTopicRecord(topic_id=T))
+    assert local.misplaced() == []

@@ -1,11 +1,8 @@
 """Brokers that copy partitions from each other: what is acknowledged is never lost, and below the high watermark all have the same bytes."""
 
-import asyncio
-
-import pytest
+from tests.unit.busway_bus.replication.replica_cluster import ReplicaCluster
 
 from busway_bus.testing.world import World
-from tests.unit.busway_bus.replication.replica_cluster import TOPIC, ReplicaCluster
 
 
 def run(scenario, *, seed=1, count=3, settings=None):

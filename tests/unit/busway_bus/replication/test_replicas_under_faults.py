@@ -9,16 +9,16 @@ from random import Random
 from typing import Final
 
 import pytest
+from tests.unit.busway_bus.replication.replica_cluster import ReplicaCluster
 
 from busway_bus.testing.world import Crashed, World
 from busway_protocol.errors import KafkaError
 from busway_protocol.records.batch import iter_batches
 from busway_protocol.records.record import decode_records
-from tests.unit.busway_bus.replication.replica_cluster import ReplicaCluster
 
-SEEDS: Final = range(int(os.environ.get("BUSWAY_SEEDS", "12")))
+SEEDS: Final = range(int(os.environ.get("BUSWAY_SEEDS", "8")))
 PARTITIONS: Final = 2
-FAULTS: Final = 12
+FAULTS: Final = 20
 
 
 class History:
@@ -82,13 +82,20 @@ async def disturb(cluster: ReplicaCluster, chance: Random) -> None:
         await asyncio.sleep(chance.expovariate(2))
         node_id = chance.choice(list(cluster.hosts))
         host = cluster.hosts[node_id]
-        fault = chance.choice(("kill", "power", "cut", "slow", "restart", "heal", "all"))
-        if fault in {"kill", "power"} and host.alive:
+        fault = chance.choice(("kill", "power", "leader", "cut", "slow", "heal", "all"))
+        if fault == "leader":
+            node_id = cluster.partition(chance.randrange(PARTITIONS)).leader
+            host = cluster.hosts.get(node_id, host)
+        dead = [other for other, stopped in cluster.hosts.items() if not stopped.alive]
+        if dead and chance.random() < 0.6:
+            await cluster.restart(chance.choice(dead))
+        elif fault in {"kill", "power", "leader"} and host.alive:
+            node_id = host.node_id
             cluster.crash(node_id, power=fault == "kill")
             if chance.random() < 0.7:
                 await asyncio.sleep(chance.expovariate(5))
                 cluster.fence(node_id)
-        elif fault == "all" and chance.random() < 0.5:
+        elif fault == "all":
             for other, running in cluster.hosts.items():
                 if running.alive:
                     cluster.crash(other, power=False)
@@ -96,11 +103,9 @@ async def disturb(cluster: ReplicaCluster, chance: Random) -> None:
             other = chance.choice([other for other in cluster.hosts if other != node_id])
             cluster.cut |= {(node_id, other), (other, node_id)} if chance.random() < 0.7 else {(node_id, other)}
         elif fault == "slow":
-            host.disk.faults.sync_s = chance.choice(((0.0, 0.0), (0.01, 0.3)))
+            host.disk.faults.sync_s = chance.choice(((0.0, 0.0), (0.01, 0.05), (0.05, 0.3)))
         elif fault == "heal":
             cluster.cut.clear()
-        elif not host.alive:
-            await cluster.restart(node_id)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -109,8 +114,11 @@ def test_nothing_acknowledged_is_lost_and_logs_match(seed: int) -> None:
 
     async def workload(world: World) -> None:
         chance = world.chance("workload")
-        cluster = ReplicaCluster(world, 3)
+        cluster = ReplicaCluster(world, 3, settings={"replica.fetch.max.bytes": chance.choice(("100", "1048576"))})
+        cluster.delay_s = chance.choice((0.001, 0.02))
         await cluster.start(PARTITIONS)
+        for host in cluster.hosts.values():
+            host.disk.faults.sync_s = chance.choice(((0.0, 0.0), (0.01, 0.05)))
         history = History(cluster, chance)
         running = [asyncio.ensure_future(history.write(writer)) for writer in range(3)]
         running.append(asyncio.ensure_future(history.read()))
