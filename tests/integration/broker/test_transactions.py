@@ -16,7 +16,14 @@ from busway_bus.handlers.common.config_entries import broker_entries
 from busway_bus.handlers.common.topic_creation import create_topic
 from busway_bus.kernel.topics import INTERNAL, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction
-from busway_bus.metadata.features import GROUP_VERSION, METADATA_VERSION, SHARE_VERSION, SUPPORTED, TRANSACTION_VERSION
+from busway_bus.metadata.features import (
+    ELR_VERSION,
+    GROUP_VERSION,
+    METADATA_VERSION,
+    SHARE_VERSION,
+    SUPPORTED,
+    TRANSACTION_VERSION,
+)
 from busway_bus.node import Node
 from busway_bus.quorum import metadata_log
 from busway_bus.testing.local_cluster import LocalCluster
@@ -655,6 +662,7 @@ async def test_a_new_directory_has_transaction_version_2(cluster: LocalCluster) 
             TRANSACTION_VERSION: 2,
             GROUP_VERSION: 1,
             SHARE_VERSION: 1,
+            ELR_VERSION: 1,
         }
 
 
