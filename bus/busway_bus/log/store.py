@@ -65,7 +65,7 @@ class LogStore:
 
     Attributes:
         identity: the cluster and node of the directory.
-        formatted: this start formatted the directory.
+        formatted: the directory is new: it never had a log.
         clean: the last process closed every log cleanly; otherwise unflushed records may be lost.
     """
 
@@ -73,7 +73,8 @@ class LogStore:
         self._files = files
         self._new_ids = new_ids
         self.logs: dict[Key, PartitionLog] = {}
-        self.identity, self.formatted = identity_in(files, node_id=node_id, new_ids=new_ids)
+        self.identity, formatted = identity_in(files, node_id=node_id, new_ids=new_ids)
+        self.formatted = formatted or (files.read_bytes(cp.RECOVERY_POINTS) is None and not partitions_in(files))
         mark = files.read_bytes(cp.CLEAN_SHUTDOWN)
         self.clean = mark is not None
         self.previous_broker_epoch = cp.broker_epoch_in(mark or b"")

@@ -15,6 +15,8 @@ LEADERLESS: Final = -1
 """Key of the partitions without a leader."""
 IMBALANCED: Final = -2
 """Key of the partitions that another replica than the first leads, or none."""
+MOVING: Final = -3
+"""Key of the partitions with a reassignment in progress."""
 Change = tuple[str, int, PartitionImage | None, PartitionImage | None]
 """Topic, partition index, the partition before and after; None for one that is not there."""
 
@@ -54,6 +56,8 @@ def _keys(partition: PartitionImage | None) -> tuple[int, ...]:
     if partition is None:
         return ()
     keys = partition.isr + partition.elr
+    if partition.removing or partition.adding:
+        keys = (*keys, MOVING)
     if partition.leader == NO_LEADER:
         return (*keys, LEADERLESS, IMBALANCED)
     return keys if partition.replicas[:1] == (partition.leader,) else (*keys, IMBALANCED)

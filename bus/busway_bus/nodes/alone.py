@@ -4,8 +4,6 @@ Here: formatting, new epochs after a kill, registration, reports of offline part
 Not here: decisions (`controller`), several nodes (`cluster_member`).
 """
 
-import asyncio
-import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any
 from uuid import UUID
@@ -17,15 +15,13 @@ from busway_bus.kernel.config import BrokerConfig
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.store import LogStore
 from busway_bus.metadata.image import ClusterImage
+from busway_bus.nodes.offline_reports import OfflineReports
 from busway_bus.quorum.local_controller import LocalController
 from busway_bus.quorum.metadata_log import MetadataLog
 from busway_bus.quorum.metadata_snapshots import SnapshotLimits
-from busway_bus.replication.local_partitions import LocalPartitions
 from busway_bus.replication.manager import ReplicaManager
 from busway_protocol.errors import KafkaError
 from busway_protocol.machine import Machine
-
-logger = logging.getLogger("busway.node")
 
 
 class Alone:
@@ -50,8 +46,7 @@ class Alone:
         self.controller = LocalController(config, self.metadata, machine.uuid4, monotonic_s=machine.monotonic_s)
         self._replicas: ReplicaManager
         self._registered = False
-        self._warned: set[str] = set()
-        self._reports = asyncio.Event()
+        self._reports = OfflineReports(self.controller)
 
     @property
     def removed(self) -> Collection[UUID]:
@@ -65,8 +60,8 @@ class Alone:
         if not self._store.clean:
             await self._begin_epochs(replicas)
         await self._register(self.metadata.image)
-        await self._report(replicas.local)
-        self.metadata.watch(lambda: self._reports.set() if replicas.local.report() else None)
+        await self._reports.send(replicas.local)
+        self._reports.follow(self.metadata, replicas.local)
 
     def following(self) -> None:
         """Do nothing: the parts follow from their subscription on."""
@@ -75,12 +70,12 @@ class Alone:
         """Do nothing: this broker is never fenced."""
 
     def chores(self) -> Sequence[Coroutine[Any, Any, None]]:
-        return [self._report_changes()]
+        return [self._reports.run(self._replicas.local)]
 
     async def retry(self) -> None:
         if not self._registered:
             await self._register(self.metadata.image)
-        await self._report(self._replicas.local)
+        await self._reports.send(self._replicas.local)
 
     async def leave(self) -> None:
         """Do nothing: no other node takes over."""
@@ -117,26 +112,6 @@ class Alone:
             if registered is None or registered.addresses != addresses(registration):
                 text = f"this broker cannot be registered under other addresses than before: {problem}"
                 raise OSError(text) from problem
-            self._postponed("this start cannot be registered yet, and is tried again: %s", problem)
+            self._reports.postponed("this start cannot be registered yet, and is tried again: %s", problem)
         else:
             self._registered = True
-
-    async def _report(self, local: LocalPartitions) -> None:
-        report = local.report()
-        if report is not None:
-            try:
-                await self.controller.request(report, ITSELF)
-            except KafkaError as problem:
-                self._postponed("which partitions are offline cannot be written down yet: %s", problem)
-
-    def _postponed(self, text: str, problem: KafkaError) -> None:
-        line = text % problem
-        if line not in self._warned:
-            self._warned.add(line)
-            logger.error(line)
-
-    async def _report_changes(self) -> None:
-        while True:
-            await self._reports.wait()
-            self._reports.clear()
-            await self._report(self._replicas.local)

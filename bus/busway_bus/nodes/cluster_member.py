@@ -85,7 +85,7 @@ class ClusterMember:
         )
         self.forwarding = Forwarder(self._forwards)
         self.controller = RemoteController(config.node_id, self.to_controller, self.images, self._leader)
-        self.lifecycle = BrokerLifecycle(
+        self.lifecycle: BrokerLifecycle = BrokerLifecycle(
             self._heartbeats,
             registration(),
             cluster_id=store.identity.cluster_id,

@@ -68,7 +68,8 @@ class MetadataStore:
                 UUID(int=TOPIC_ID_INT),
                 _KEEP,
                 now_ms,
-                new=store.formatted,
+                new=store.formatted
+                or (not all_committed and not store.partitions()),  # a cluster's are formatted first
                 flushed=snapshots.flushed,
             )
             self.stored, self.covered = self._replay(snapshots, all_committed=all_committed)

@@ -6,7 +6,7 @@ Not here: faults and clocks (see the simulation).
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final
 
@@ -73,6 +73,18 @@ class LocalCluster:
         if self.node is not None:
             await self.node.stop()
             self.node = None
+
+    @property
+    def node_ids(self) -> Sequence[int]:
+        return (1,)
+
+    async def kill(self, node_id: int) -> None:
+        """See `crash`: there is one node."""
+        await self.crash()
+
+    async def restart(self, node_id: int) -> None:
+        """See `start`: there is one node."""
+        await self.start()
 
     async def crash(self) -> None:
         """Stop the node as if killed. The next start recovers the data."""

@@ -7,7 +7,7 @@ Not here: a single node (`local_cluster`), faults and clocks (see the simulation
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -29,7 +29,7 @@ _QUICK = {
 
 
 class LocalNodes:
-    """Nodes with the ids 1 to `count`, each broker and voter.
+    """Nodes with the ids from 1 on, each broker and voter.
 
     Args:
         count: how many.
@@ -39,6 +39,7 @@ class LocalNodes:
 
     def __init__(self, count: int = 3, properties: Mapping[str, str] | None = None, *, prompt: bool = True) -> None:
         self.folder = tempfile.mkdtemp(prefix="busway-")
+        self._cluster_id = random_cluster_id()
         self.nodes: dict[int, Node] = {}
         """The running nodes, by id."""
         self._ports = {number: HeldPort() for number in range(1, count + 1)}
@@ -83,18 +84,22 @@ class LocalNodes:
         """The addresses of all nodes, also of those that do not run."""
         return ",".join(f"127.0.0.1:{port.number}" for port in self._ports.values())
 
+    @property
+    def node_ids(self) -> Sequence[int]:
+        """Of all nodes, also of those that do not run."""
+        return tuple(self._configs)
+
     async def start(self) -> None:
-        """Format the directories, start all nodes at once."""
-        cluster_id = random_cluster_id()
-        for config in self._configs.values():
-            format_node(config, cluster_id)
+        """Start all nodes that do not run, at once, with the data they have."""
         async with asyncio.TaskGroup() as starts:
-            for number in self._configs:
-                starts.create_task(self.restart(number))
+            for node_id in self._configs:
+                if node_id not in self.nodes:
+                    starts.create_task(self.restart(node_id))
 
     async def restart(self, node_id: int) -> None:
         """Start a node that does not run, with the data it has."""
         assert node_id not in self.nodes, f"node {node_id} runs"
+        format_node(self._configs[node_id], self._cluster_id)
         node = Node(self._configs[node_id], machine=current_machine())
         await node.start()
         self.nodes[node_id] = node
@@ -103,9 +108,17 @@ class LocalNodes:
         """End a node as a killed process ends."""
         await self.nodes.pop(node_id).stop(clean=False)
 
-    async def stop(self, node_id: int) -> None:
-        """Shut a node down; its partitions move first."""
+    async def shut_down(self, node_id: int) -> None:
+        """Stop a node cleanly: its partitions move to others first."""
         await self.nodes.pop(node_id).stop()
+
+    async def stop(self) -> None:
+        """Stop all nodes cleanly."""
+        await asyncio.gather(*(self.shut_down(node_id) for node_id in tuple(self.nodes)))
+
+    async def crash(self) -> None:
+        """End all nodes at once as killed processes end."""
+        await asyncio.gather(*(self.kill(node_id) for node_id in tuple(self.nodes)))
 
     async def __aenter__(self) -> "LocalNodes":
         try:
@@ -122,7 +135,7 @@ class LocalNodes:
 
     async def _end(self) -> None:
         """End all nodes; none waits for another's successor."""
-        await asyncio.gather(*(self.kill(node_id) for node_id in tuple(self.nodes)))
+        await self.crash()
         for port in (*self._ports.values(), *self._controller_ports.values()):
             port.release()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -7,7 +7,7 @@ Not here: the app's time (`clock`), killing the app at a step (`crash`).
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
@@ -36,6 +36,7 @@ from busway_protocol.records.builder import Headers
 K = TypeVar("K")
 V = TypeVar("V")
 SETTLE_S: Final = 20.0
+NODES_MAX: Final = 7
 _LOOK_S: Final = 0.005
 """Interval of polling whether records have reached the app."""
 _CHATTY: Final = ("httpx2", "httpcore2", "uvicorn", "uvicorn.error", "uvicorn.access", "alembic")
@@ -43,25 +44,48 @@ _EARLIEST, _LATEST = -2, -1
 
 
 class Broker(Protocol):
-    """The broker of a test bus. It may be stopped and started under the app."""
+    """The broker of a test bus, or its nodes. They may be stopped and started under the app."""
+
+    @property
+    def node_ids(self) -> Sequence[int]:
+        """The ids of all nodes."""
 
     async def start(self) -> None:
-        """Start on the same port with the same data."""
+        """Start all nodes on the same ports with the same data."""
 
     async def stop(self) -> None:
-        """Stop cleanly."""
+        """Stop all nodes cleanly."""
 
     async def crash(self) -> None:
-        """Kill, as a process is killed."""
+        """Kill all nodes, as processes are killed."""
+
+    async def kill(self, node_id: int) -> None:
+        """Kill one node, as a process is killed."""
+
+    async def restart(self, node_id: int) -> None:
+        """Start a killed node on the same port with the same data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Addresses and broker of a test bus."""
+    """Addresses and nodes of a test bus."""
 
     bootstrap_servers: str
     schema_registry: str
     broker: Broker
+
+    @property
+    def node_ids(self) -> Sequence[int]:
+        """The ids of the nodes, from 1 on."""
+        return self.broker.node_ids
+
+    async def kill(self, node_id: int) -> None:
+        """Kill a node, as a process is killed. The others of `nodes=3` go on."""
+        await self.broker.kill(node_id)
+
+    async def restart(self, node_id: int) -> None:
+        """Start a killed node on the same port with the same data."""
+        await self.broker.restart(node_id)
 
 
 class Crash:
@@ -268,9 +292,14 @@ class TestBus:
         await broker.crash()
         await broker.start()
 
-    def _broker(self) -> Broker:
+    @property
+    def cluster(self) -> Cluster:
+        """Addresses and nodes, to kill and restart single ones: `app.test(nodes=3)`."""
         assert self._cluster is not None, "this bus was not made by app.test()"
-        return self._cluster.broker
+        return self._cluster
+
+    def _broker(self) -> Broker:
+        return self.cluster.broker
 
     async def advance(self, seconds: float) -> None:
         """Advance the app's time: `app.test(clock="manual")`. Records already sent reach the app first.
@@ -358,23 +387,31 @@ async def _is_behind(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> 
 
 
 @contextlib.asynccontextmanager
-async def running_test_bus(app: Application, *, clock: ClockName = "skip") -> AsyncIterator[TestBus]:
-    """Run the app on a fresh broker and registry within the block; clock and errors as in `App.test`."""
+async def running_test_bus(app: Application, *, clock: ClockName = "skip", nodes: int = 1) -> AsyncIterator[TestBus]:
+    """Run the app on fresh brokers and a registry within the block; arguments and errors as in `App.test`."""
     _refuse_running(app)
-    async with running_cluster() as cluster, bus_on(cluster, app, clock=clock) as bus:
+    async with running_cluster(nodes) as cluster, bus_on(cluster, app, clock=clock) as bus:
         yield bus
 
 
 @contextlib.asynccontextmanager
-async def running_cluster() -> AsyncIterator[Cluster]:
+async def running_cluster(nodes: int = 1) -> AsyncIterator[Cluster]:
+    """Run brokers and a registry.
+
+    Args:
+        nodes: 1, or 3 to 7 that form one cluster.
+    """
+    if nodes != 1 and not 3 <= nodes <= NODES_MAX:
+        raise ValueError(f"nodes={nodes}: give 1, or 3 to {NODES_MAX} for a cluster that survives the loss of one")
     need("registry", "app.test()")
     from busway_bus.testing.local_cluster import LocalCluster
+    from busway_bus.testing.local_nodes import LocalNodes
     from busway_registry.config import RegistryConfig
     from busway_registry.server import RegistryServer
 
     with _quiet():
         async with (
-            LocalCluster() as broker,
+            LocalCluster() if nodes == 1 else LocalNodes(nodes) as broker,
             RegistryServer(RegistryConfig(port=0, database="memory:"), machine=current_machine()) as registry,
         ):
             yield Cluster(bootstrap_servers=broker.bootstrap_servers, schema_registry=registry.url, broker=broker)

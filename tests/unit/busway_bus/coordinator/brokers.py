@@ -181,14 +181,17 @@ class Brokers:
     def partition(self, node_id: int, topic: str, partition: int) -> Partition:
         return self[node_id].replicas.find(topic, partition)
 
-    async def replicate(self, topic: str, partition: int = 0) -> None:
-        """Copy what followers lack of the leader's log, and commit it."""
+    async def replicate(self, topic: str, partition: int = 0, *, only: int | None = None) -> None:
+        """Copy what followers lack of the leader's log, and commit what all have.
+
+        `only`: the follower that fetches.
+        """
         leader_id = self.image.topics[topic].partitions[partition].leader
         if leader_id not in self._brokers:
             return
         leader = self.partition(leader_id, topic, partition)
         for broker in self:
-            if broker.node_id == leader_id:
+            if broker.node_id == leader_id or only not in {None, broker.node_id}:
                 continue
             follower = broker.replicas.find(topic, partition)
             if leader.state.role is not Role.LEADER or follower.state.role is not Role.FOLLOWER:
@@ -225,7 +228,15 @@ class Brokers:
 
 
 def _copy(leader: Partition, follower: Partition) -> None:
-    """Append the leader's batches to a follower's log."""
+    """Make a follower's log the leader's: cut what differs, append the rest."""
+    shared = 0
+    for own, leading in zip(follower.log.batches(), leader.log.batches(), strict=False):
+        if bytes(own) != bytes(leading):
+            break
+        shared = read_header(own).last_offset + 1
+    if shared < follower.log.end_offset:
+        follower.log.truncate(shared, 0)
+        follower.truncated()
     for batch in leader.log.batches(follower.log.end_offset):
         header = read_header(batch)
         marker = read_marker(batch) if header.is_control else None

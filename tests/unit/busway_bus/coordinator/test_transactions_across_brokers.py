@@ -194,7 +194,7 @@ async def test_pending_offsets_survive_a_failover_of_the_group_coordinator(broke
 
 
 async def test_offsets_are_not_written_after_the_partition_was_elsewhere(brokers: CoordinatedBrokers) -> None:
-    """While they are verified another broker coordinates the group and writes the marker: they would never end."""
+    """While they are verified another broker coordinates the group and writes the marker: no other would follow."""
     identity = await begin(brokers)
     producer = TransactionalProducer(transactional_id="t", producer_id=identity[0], epoch=identity[1])
     committer = Committer(member_id="", instance_id=None, epoch=-1, version=5, transactional=True, host="client")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.image import ClusterImage
-from busway_bus.metadata.partition_places import IMBALANCED, LEADERLESS, partitions_at
+from busway_bus.metadata.partition_places import IMBALANCED, LEADERLESS, MOVING, partitions_at
 from busway_bus.metadata.records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
 BROKERS = (0, 1, 2)
@@ -40,6 +40,8 @@ def expected(image: ClusterImage) -> dict[int, list[tuple[str, int]]]:
                 keys.add(LEADERLESS)
             if placed.leader != placed.replicas[0]:
                 keys.add(IMBALANCED)
+            if placed.adding:
+                keys.add(MOVING)
             for key in keys:
                 rows.setdefault(key, []).append((topic.name, index))
     return rows
@@ -94,7 +96,12 @@ def test_the_index_equals_the_partitions(changes: list[tuple[str, str, int, list
         elif index < counts[name]:
             delta.apply(
                 PartitionChangeRecord(
-                    partition_id=index, topic_id=ids[name], isr=isr, leader=leader, eligible_leader_replicas=elr
+                    partition_id=index,
+                    topic_id=ids[name],
+                    isr=isr,
+                    leader=leader,
+                    eligible_leader_replicas=elr,
+                    adding_replicas=elr if leader == 0 else None,
                 )
             )
     earlier.append((delta.image(), expected(delta.image())))
