@@ -224,7 +224,7 @@ class ReplicaManager:
         previous_turn = partition.turn
         turn = partition.turn = asyncio.get_running_loop().create_future()
         task = asyncio.ensure_future(
-            self._in_turn(partition, records, header, write, previous_turn=previous_turn, turn=turn)
+            self._in_turn(partition, records, header, write, acks, previous_turn=previous_turn, turn=turn)
         )
         self._inspections.add(task)
         task.add_done_callback(self._inspections.discard)
@@ -236,6 +236,7 @@ class ReplicaManager:
         records: Buffer,
         header: BatchHeader,
         write: Callable[..., AppendInfo],
+        acks: int,
         *,
         previous_turn: "asyncio.Future[None] | None",
         turn: "asyncio.Future[None]",
@@ -249,6 +250,7 @@ class ReplicaManager:
                     await asyncio.wait([previous_turn])
             if self.local.get((partition.topic, partition.index)) is not partition:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition.topic} was deleted meanwhile")
+            partition.check_append(acks)
             return self._append(partition, write, batch)
         finally:
             turn.set_result(None)

@@ -230,7 +230,7 @@ class ReplicaHost:
         answer = HANDLERS[key].handle(request, context)  # type: ignore[index, operator]
         if isinstance(answer, PendingResponse):
             done = asyncio.get_running_loop().create_future()
-            answer.when_done(lambda: done.set_result(None))
+            answer.when_done(lambda: done.done() or done.set_result(None))
             await done
             if answer.problem is not None:
                 raise answer.problem

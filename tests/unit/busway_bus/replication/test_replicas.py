@@ -1,5 +1,6 @@
 """Brokers that copy partitions from each other, one situation at a time."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -118,6 +119,33 @@ def test_a_leader_that_was_cut_off_takes_back_what_was_never_acknowledged() -> N
         await cluster.until(cluster.in_sync)
         assert logs(cluster)[0] == logs(cluster)[1] == logs(cluster)[2]
         assert cluster.partition_on(1).log.end_offset == 9  # type: ignore[union-attr]
+
+    run(scenario)
+
+
+def test_a_batch_whose_inspection_outlasts_the_leadership_is_not_written() -> None:
+    """A large batch is inspected in another thread; a follower's log gets nothing but what its leader has."""
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await values(cluster, 2)
+        leader, replica = cluster.hosts[1], cluster.partition_on(1)
+        assert leader.process is not None
+        assert replica is not None
+        earlier = replica.turn = asyncio.get_running_loop().create_future()
+
+        async def append() -> None:
+            await leader.append(0, b"too late")
+
+        appending = leader.process.start(append)
+        await cluster.world.sleep(0.01)
+        cluster.fence(1)
+        await cluster.until(lambda: not replica.leads)
+        earlier.set_result(None)
+        with pytest.raises(KafkaError) as refused:
+            async with asyncio.timeout(30):
+                await appending
+        assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert replica.log.end_offset == 2
 
     run(scenario)
 
