@@ -99,6 +99,12 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return certificates.make(tmp_path_factory.mktemp("certificates"))
 
 
+@pytest.fixture(autouse=True)
+def a_patient_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine an answer takes longer."""
+    monkeypatch.setattr("busway.cli.cluster_checks._TIMEOUT_S", patient(30))
+
+
 @pytest.fixture(scope="module")
 def kafka(authority: Certificates) -> Iterator[SecuredKafka]:
     """One broker for the file, with a user and a topic."""
