@@ -76,7 +76,10 @@ async def test_https_with_an_own_ca(authority: Certificates, monkeypatch: pytest
         monkeypatch.setenv("BUSWAY_SCHEMA_REGISTRY_BEARER_AUTH_TOKEN", "t0ken")
         async with RegistryClient(url) as registry:
             assert await registry.request("GET", "/subjects") == ["orders"]
-        for cafile, text in ((authority.other_ca, "is not trusted here"), ("absent.pem", "absent.pem cannot be used as PEM")):
+        for cafile, text in (
+            (authority.other_ca, "is not trusted here"),
+            ("absent.pem", "absent.pem cannot be used as PEM"),
+        ):
             async with RegistryClient(url, security=RegistrySecurity(ssl_cafile=cafile)) as registry:
                 with pytest.raises(RegistryUnreachable, match=text):
                     await registry.request("GET", "/subjects")
