@@ -14,6 +14,7 @@ import pytest
 
 from busway import (
     Admin,
+    App,
     AuthenticationFailed,
     ConnectionFailed,
     Consumer,
@@ -22,6 +23,7 @@ from busway import (
     ShareConsumer,
 )
 from busway.admin.admin import NewTopic
+from busway.cli.check import check_app
 from busway.cli.cluster_checks import check_cluster
 from busway.cli.progress import read_ends, read_groups
 from tests.support import certificates
@@ -46,6 +48,12 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """A CA for this file's broker and clients."""
     return certificates.make(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(autouse=True)
+def a_patient_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine an answer takes longer."""
+    monkeypatch.setattr("busway.cli.cluster_checks._TIMEOUT_S", patient(30))
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +189,7 @@ async def test_the_wrong_protocol_for_a_port(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("listener", ["PLAIN_TEXT", "TLS", "SASL_TLS"])
-async def test_doctor_and_status_on_a_cluster_in_order(
+async def test_doctor_status_and_check_on_a_cluster_in_order(
     kafka: SecuredKafka, authority: Certificates, listener: str
 ) -> None:
     """No finding of `busway doctor` but those that are in order, its controller's clock with them; `busway status` reads it."""
@@ -200,6 +208,13 @@ async def test_doctor_and_status_on_a_cluster_in_order(
         assert {partition.topic for partition in ends} == set(topics)
         groups = await read_groups(admin, ends)
     assert {group.kind for group in groups} <= {"classic", "consumer", "share"}
+    app = App("checked", kafka.address(listener), security=SecurityOptions(**options))
+    app.topic("checked.new", value=dict, format="json", partitions=2, configs={"retention.ms": "1000"})
+    app.topic("checked.refused", value=dict, format="json", configs={"retention.ms": "soon"})
+    assert [(finding.subject, finding.level) for finding in await check_app(app)] == [
+        ("topic checked.new", "ok"),
+        ("topic checked.refused", "problem"),
+    ]
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from busway.errors import BuswayError
 from busway.net.clock import REAL_TIME
 from busway.net.retry import Backoff
 from busway.security.registry import RegistrySecurity, registry_security
-from busway.serde.registry_errors import refusal
+from busway.serde.registry_errors import refusal, unanswered
 
 if TYPE_CHECKING:
     import httpx2
@@ -239,7 +239,7 @@ class RegistryClient:
             except (httpx2.HTTPError, httpx2.InvalidURL) as problem:
                 if attempt == _ATTEMPTS or isinstance(problem, httpx2.InvalidURL | httpx2.UnsupportedProtocol):
                     raise RegistryUnreachable(
-                        f"the schema registry at {self.url} does not answer: {problem or type(problem).__name__}; is it running? `busway up` starts one"
+                        f"the schema registry at {self.url} does not answer: {unanswered(problem, self.url)}"
                     ) from None
             else:
                 if answer.status_code not in _TRY_AGAIN or attempt == _ATTEMPTS:

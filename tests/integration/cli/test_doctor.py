@@ -13,6 +13,7 @@ import pytest
 from tests.integration.cli.conftest import Up, run
 from tests.support import certificates
 from tests.support.certificates import Certificates
+from tests.support.patience import patient
 from tests.support.secured_broker import SecuredBroker
 
 from busway.cli.cluster_checks import check_cluster
@@ -31,6 +32,13 @@ PASSWORD = "pa55-phrase"
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """A CA for this file."""
     return certificates.make(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(autouse=True)
+def a_patient_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine an answer takes longer."""
+    for module in ("cluster_checks", "registry_checks"):
+        monkeypatch.setattr(f"busway.cli.{module}._TIMEOUT_S", patient(30))
 
 
 def server_tls(file: str) -> ssl.SSLContext:

@@ -68,7 +68,9 @@ def test_other_values_are_refused(level: str, style: str, text: str) -> None:
         log_to_stderr(level, style)
 
 
-@pytest.mark.parametrize("command", [("up",), ("broker",), ("registry",), ("connect",), ("run",), ("outbox", "relay")])
+@pytest.mark.parametrize(
+    "command", [("up",), ("broker",), ("registry",), ("connect",), ("run",), ("consume",), ("outbox", "relay")]
+)
 def test_every_long_running_command_has_both_options(command: tuple[str, ...]) -> None:
     """Under the same names."""
     shown = CliRunner().invoke(build(command[0]), [*command, "--help"], env={"COLUMNS": "200"})
