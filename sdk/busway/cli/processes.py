@@ -43,8 +43,13 @@ class Command:
     instance: str | None = None
 
     @property
+    def environment(self) -> dict[str, str]:
+        """The registry's address, which may have a password: every user of the machine can read arguments."""
+        return {} if self.registry_url is None else {"BUSWAY_SCHEMA_REGISTRY": self.registry_url}
+
+    @property
     def arguments(self) -> list[str]:
-        given = {"--http": self.http, "-b": self.bootstrap, "-r": self.registry_url, "--log-level": self.log_level}
+        given = {"--http": self.http, "-b": self.bootstrap, "--log-level": self.log_level}
         given["--instance"] = self.instance
         options = [part for name, value in given.items() if value is not None for part in (name, value)]
         options += ["--wait", str(self.wait_s)] if self.wait_s else []
@@ -80,7 +85,7 @@ class Stopping:
             self._signal(signal.SIGTERM)
 
     async def run(self, command: Command, parent_pipe: int, worker: int | None = None) -> "Child":
-        environment = {**os.environ, _LIFELINE: str(parent_pipe)}
+        environment = {**os.environ, **command.environment, _LIFELINE: str(parent_pipe)}
         if worker is not None:
             environment[WORKER] = str(worker)
         process = await asyncio.create_subprocess_exec(
