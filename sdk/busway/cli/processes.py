@@ -13,7 +13,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,8 +51,13 @@ class Command:
     instance: str | None = None
 
     @property
+    def environment(self) -> dict[str, str]:
+        """The registry's address, which may have a password: every user of the machine can read arguments."""
+        return {} if self.registry_url is None else {"BUSWAY_SCHEMA_REGISTRY": self.registry_url}
+
+    @property
     def arguments(self) -> list[str]:
-        given = {"--http": self.http, "-b": self.bootstrap, "-r": self.registry_url, "--log-level": self.log_level}
+        given = {"--http": self.http, "-b": self.bootstrap, "--log-level": self.log_level}
         given["--instance"] = self.instance
         given["--log-format"] = self.log_format if self.log_format != "text" else None
         options = [part for name, value in given.items() if value is not None for part in (name, value)]
@@ -89,16 +94,23 @@ class Stopping:
             self._signal(signal.SIGTERM)
 
     async def run(
-        self, arguments: Sequence[str], parent_pipe: int, worker: int | None = None, output: int | None = None
+        self,
+        arguments: Sequence[str],
+        parent_pipe: int,
+        *,
+        environment: Mapping[str, str] | None = None,
+        worker: int | None = None,
+        output: int | None = None,
     ) -> "Child":
         """Run the `busway` command.
 
         Args:
+            environment: variables beside this process's.
             output: asyncio.subprocess.PIPE gives standard output and errors to the caller.
         """
-        environment = {**os.environ, _LIFELINE: str(parent_pipe)}
+        variables = {**os.environ, **(environment or {}), _LIFELINE: str(parent_pipe)}
         if worker is not None:
-            environment[WORKER] = str(worker)
+            variables[WORKER] = str(worker)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "busway.cli", *arguments),
@@ -106,7 +118,7 @@ class Stopping:
             stdout=output,
             stderr=None if output is None else asyncio.subprocess.STDOUT,
             limit=_LINE_BYTES_MAX,
-            env=environment,
+            env=variables,
             pass_fds=(parent_pipe,),
             start_new_session=True,
         )
@@ -186,7 +198,8 @@ async def _keep(command: Command, number: int, stopping: Stopping, pipe: int) ->
     loop = asyncio.get_running_loop()
     while True:
         started_s = loop.time()
-        code = await (await stopping.run(command.arguments, pipe, number)).ended()
+        child = await stopping.run(command.arguments, pipe, environment=command.environment, worker=number)
+        code = await child.ended()
         if stopping.asked.is_set():
             return 0 if code == 0 else 1
         failures = 1 if loop.time() - started_s >= STEADY_S else failures + 1
