@@ -24,7 +24,7 @@ from busway_bus.nodes.channels import ActiveController, BrokerConnections
 from busway_bus.nodes.fencing import Fencing
 from busway_bus.nodes.forwarding import Forwarder
 from busway_bus.nodes.kept_records import keeps_records
-from busway_bus.nodes.lifecycle import BrokerLifecycle
+from busway_bus.nodes.lifecycle import BrokerLifecycle, CannotRegister
 from busway_bus.nodes.quorum_member import QuorumMember
 from busway_bus.nodes.remote_controller import RemoteController
 from busway_bus.quorum.local_controller import LocalController
@@ -182,10 +182,20 @@ class ClusterMember:
         )
 
     async def _led(self) -> None:
-        """Wait until a voter leads, and say so."""
+        """Wait until a voter leads, and say so.
+
+        Raises:
+            CannotRegister: most voters belong to another cluster.
+        """
         loop = asyncio.get_running_loop()
         told_s = loop.time()
         while self._leader() < 0:
+            strangers = self._quorum.driver.strangers
+            if 2 * len(strangers) > len(self._config.voters):
+                raise CannotRegister(
+                    f"the voters {sorted(strangers)} belong to another cluster: meta.properties of this node has another cluster.id. "
+                    f"Choose an empty directory, format it with their cluster's id, or correct controller.quorum.voters"
+                )
             if loop.time() - told_s >= _TOLD_S:
                 told_s = loop.time()
                 logger.warning(
