@@ -9,6 +9,7 @@ from tests.support.waiting import until
 
 from busway import Consumer, Producer
 from busway.net.connection import Connection
+from busway_bus.log.checkpoints import CLEAN_SHUTDOWN
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.node import Node
 from busway_bus.nodes.lifecycle import CannotRegister
@@ -93,6 +94,20 @@ async def test_nodes_are_restarted_one_after_the_other_under_load() -> None:
         async with Consumer("t", bootstrap_servers=nodes.bootstrap_servers, auto_offset_reset="earliest") as consumer:
             values = [int((await consumer.getone()).value) for _ in range(sent)]
         assert sorted(values) == list(range(sent))
+
+
+async def test_all_nodes_are_stopped_together() -> None:
+    """The last ones have nobody to hand over to; each leaves its data for a clean start."""
+    async with LocalNodes() as nodes:
+        assert await created(nodes, 1, creation("t")) == ErrorCode.NONE
+        async with Producer(nodes.bootstrap_servers) as producer:
+            await producer.send_and_wait("t", b"x", partition=0)
+        await asyncio.gather(*(nodes.shut_down(node_id) for node_id in (1, 2, 3)))
+        for node_id in (1, 2, 3):
+            assert Path(nodes.folder, f"node-{node_id}", CLEAN_SHUTDOWN).exists()
+        await asyncio.gather(*(nodes.restart(node_id) for node_id in (1, 2, 3)))
+        async with Consumer("t", bootstrap_servers=nodes.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+            assert (await consumer.getone()).value == b"x"
 
 
 async def test_a_node_of_another_cluster_does_not_start() -> None:

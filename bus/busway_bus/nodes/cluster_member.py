@@ -42,6 +42,8 @@ FORWARD_RETRY_MS: Final = 60_000
 """How long requests wait for a controller, as in Kafka's BrokerServer."""
 SHUTDOWN_S: Final = 10.0
 """Bound of a controlled shutdown."""
+LEADERLESS_S: Final = 2.0
+"""How long a controlled shutdown goes on without a leader of the quorum."""
 UNFENCED_S: Final = 30.0
 """Wait of a start until this broker is unfenced; it serves already."""
 CAUGHT_UP_S: Final = 5.0
@@ -247,7 +249,17 @@ class ClusterMember:
         self._assignments.look()
 
     async def leave(self) -> None:
-        await self.lifecycle.shut_down(SHUTDOWN_S)
+        leaving = asyncio.ensure_future(self.lifecycle.shut_down(SHUTDOWN_S))
+        loop = asyncio.get_running_loop()
+        led_s = loop.time()
+        while not leaving.done():
+            await asyncio.wait([leaving], timeout=_LOOK_S)
+            if self._leader() >= 0:
+                led_s = loop.time()
+            elif loop.time() - led_s >= LEADERLESS_S:  # most other voters stop, too
+                leaving.cancel()
+                break
+        await asyncio.wait([leaving])
         await self._quorum.driver.resign()
 
     def disconnect(self) -> None:
