@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from busway_spark.security import client_security
 from tests.support import certificates
 from tests.support.patience import patient
 from tests.support.programs import end, spawn
@@ -33,7 +34,6 @@ from busway import (
 )
 from busway_connect.config import WorkerConfig
 from busway_connect.runtime.worker import Worker
-from busway_spark.security import client_security
 
 SECRETS = {
     "password": "pw-4711-secret",
@@ -60,11 +60,15 @@ def assert_no_secret(text: str) -> None:
     assert [name for name, secret in SECRETS.items() if secret in text] == []
 
 
-def shown(thing: Any, depth: int = 4) -> Iterator[str]:
+def shown(holder: Any, depth: int = 4) -> Iterator[str]:
     """The representation of an object, and of what it holds."""
-    yield f"{thing!r} {thing!s}"
-    if depth and not isinstance(thing, str | bytes | int | float | type(None)) and not dataclasses.is_dataclass(thing):
-        held = getattr(thing, "__dict__", {})
+    yield f"{holder!r} {holder!s}"
+    if (
+        depth
+        and not isinstance(holder, str | bytes | int | float | type(None))
+        and not dataclasses.is_dataclass(holder)
+    ):
+        held = getattr(holder, "__dict__", {})
         for value in held.values() if isinstance(held, dict) else ():
             if type(value).__module__.startswith("busway"):
                 yield from shown(value, depth - 1)

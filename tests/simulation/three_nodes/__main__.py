@@ -10,7 +10,7 @@ from tests.simulation.three_nodes.nodes import run
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation.three_nodes")
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.three_nodes", allow_abbrev=False)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--faults", type=int, default=6)

@@ -151,11 +151,11 @@ async def faults(world: World, nodes: Sequence[SimNode], chance: Random, count: 
 
 def partitions_of(nodes: Sequence[SimNode]) -> list[list[Partition]]:
     """The replicas of each partition."""
-    found = []
+    partitions = []
     for index in range(PARTITIONS):
         replicas = [node.node.services.replicas.local.get((TOPIC, index)) for node in nodes if node.node is not None]
-        found.append([replica for replica in replicas if replica is not None])
-    return found
+        partitions.append([replica for replica in replicas if replica is not None])
+    return partitions
 
 
 def in_sync(nodes: Sequence[SimNode]) -> bool:
