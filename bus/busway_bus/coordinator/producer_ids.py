@@ -4,13 +4,13 @@ Here: the current block.
 Not here: the next (`controller.producer_ids`).
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
 
 from busway_bus.controller.controller import ITSELF, Controller
 from busway_bus.controller.producer_ids import BLOCK_SIZE, AllocateProducerIds
+from busway_bus.coordinator.shared_call import SharedCall
 from busway_bus.metadata.image import ClusterImage
 from busway_protocol.errors import ErrorCode, KafkaError
 
@@ -28,7 +28,7 @@ class ProducerIds:
         self._image = image
         self.block = range(0)
         self._next = range(0)
-        self._reservation: asyncio.Task[None] | None = None
+        self._reservation = SharedCall(self._reserve)
 
     async def take(self) -> int:
         """Return the next id.
@@ -40,26 +40,14 @@ class ProducerIds:
             if self._next:
                 self.block, self._next = self._next, range(0)
             else:
-                await asyncio.shield(self._reserve())
+                await self._reservation.made()
         first = self.block[0]
         self.block = self.block[1:]
         if len(self.block) == _LEFT_AT_PREFETCH and not self._next:
-            self._reserve()
+            self._reservation.begin()
         return first
 
-    def _reserve(self) -> "asyncio.Task[None]":
-        """Reserve the next block, in one request for all who need it."""
-        if self._reservation is None:
-            self._reservation = asyncio.ensure_future(self._reserved())
-            self._reservation.add_done_callback(self._over)
-        return self._reservation
-
-    def _over(self, reservation: "asyncio.Task[None]") -> None:
-        self._reservation = None
-        if not reservation.cancelled():
-            reservation.exception()  # logged already; asyncio logs one that is never retrieved
-
-    async def _reserved(self) -> None:
+    async def _reserve(self) -> None:
         broker = self._image().brokers[self._node_id]
         command = AllocateProducerIds(broker_id=self._node_id, broker_epoch=broker.epoch)
         try:
