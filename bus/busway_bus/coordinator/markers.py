@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from busway_bus.coordinator.runtime import Runtime
-from busway_bus.kernel.limits import ENDING_AT_ONCE_MAX, MARKER_RETRY_S
+from busway_bus.kernel.limits import ENDING_AT_ONCE_MAX, ENDING_ELSEWHERE_MAX, MARKER_RETRY_S
 from busway_bus.kernel.transactions import MarkerWriter
 from busway_bus.transactions.fencing import Identity
 from busway_bus.transactions.shard import Levels, TransactionShard
@@ -21,8 +21,6 @@ from busway_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger("busway.transactions")
 _WRITTEN: Final = {ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
 """Codes after which a partition needs no marker."""
-_ELSEWHERE_MAX: Final = 5_000
-"""Transactions that may wait for other brokers, beside those that are being ended here."""
 
 
 class _Ending:
@@ -136,7 +134,7 @@ class Markers:
             task.add_done_callback(self._attempt_ended)
 
     def _has_slot(self) -> bool:
-        return len(self._running) - self._elsewhere < ENDING_AT_ONCE_MAX and self._elsewhere < _ELSEWHERE_MAX
+        return len(self._running) - self._elsewhere < ENDING_AT_ONCE_MAX and self._elsewhere < ENDING_ELSEWHERE_MAX
 
     def _waits_elsewhere(self, waits: bool) -> None:
         self._elsewhere += 1 if waits else -1

@@ -49,7 +49,9 @@ def _response(
             )
             answer.partitions.append(partition)
             try:
-                producers = context.node.replicas.find(name, partition_index).log.producers
+                local = context.node.replicas.find(name, partition_index)
+                local.check_leader()
+                producers = local.log.producers
                 if not room.take(ROW_BYTES * (1 + len(producers))):
                     raise KafkaError(
                         ErrorCode.NOT_LEADER_OR_FOLLOWER, "the answer is full; ask for this partition again"

@@ -4,7 +4,8 @@ Here: the loop of fetch, append and sync; pauses after errors.
 Not here: decisions (`following`), requests (`fetcher_session`), the logs (`follower_logs`), which leader (`replicator`).
 
 The next fetch is sent when everything appended is on disk, so the leader counts flushed records only. One round of
-syncs covers all partitions of a response.
+syncs covers all partitions of a response. A partition that gets this leader does not wait for the end of a long poll:
+the next fetch is sent on a second connection, in a new session.
 """
 
 import asyncio
@@ -29,9 +30,9 @@ from busway_bus.replication.following import (
     step,
 )
 from busway_bus.replication.partition import Partition
-from busway_bus.replication.partition_state import Role
+from busway_bus.replication.partition_state import NO_EPOCH, Role
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
-from busway_protocol.messages.fetch import FetchPartition, FetchResponse, PartitionData
+from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
 from busway_protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 logger = logging.getLogger("busway.replication")
@@ -65,7 +66,13 @@ class FetcherSettings:
 
 @dataclass(slots=True, eq=False)
 class _Followed:
+    """A partition; `epoch` is the leader epoch of its last record.
+
+    `cut`: a truncation to be repeated, because the disk failed.
+    """
+
     partition: Partition
+    epoch: int = NO_EPOCH
     cut: Truncate | Restart | None = None
     paused: asyncio.TimerHandle | None = None
 
@@ -99,7 +106,13 @@ class Fetcher:
         self._due: dict[Key, None] = {}
         """Partitions to be synced and then fetched from their new end."""
         self._session = FetcherSession(settings.limits)
-        self._wake = asyncio.Event()
+        self._moved = False
+        """Whether a partition with a new leader epoch is due."""
+        self._answer: asyncio.Future[FetchResponse] | None = None
+        self._waits: asyncio.Future[None] | None = None
+        """Pending while the loop waits for an answer, the end of a pause, or partitions."""
+        self._connection, self._busy_until_s = 0, 0.0
+        """Which of the two connections is used; until when the other may have an abandoned long poll."""
         self._problem = ""
         self._task: asyncio.Task[None] | None = None
 
@@ -114,6 +127,10 @@ class Fetcher:
             self.remove(key)
             followed = self._followed[key] = _Followed(partition)
             self._names[partition.topic_id] = partition.topic
+        if followed.epoch == partition.state.leader_epoch:
+            return
+        followed.epoch = partition.state.leader_epoch
+        self._moved = True
         self._resume(followed)
         if self._task is None:
             self._task = asyncio.ensure_future(self._run())
@@ -141,27 +158,26 @@ class Fetcher:
             except KafkaError as problem:
                 self._log_problem(str(problem))
                 self._session.failed()
-                await asyncio.sleep(self._settings.backoff_s)
+                await self._back_off()
             except Exception:
                 logger.exception("fetching from broker %d failed on a mistake of this broker", self.leader)
                 self._session.failed()
-                await asyncio.sleep(self._settings.backoff_s)
+                await self._back_off()
 
     async def _round(self) -> None:
         await self._sync()
         if self._session.is_idle:
-            self._wake.clear()
             if not self._due:
-                await self._wake.wait()
+                await self._wait()
             return
         broker_epoch = self._broker_epoch()
         if broker_epoch < 0:
-            await asyncio.sleep(self._settings.backoff_s)
+            await self._back_off()
             return
-        request = self._session.request(replica_id=self._node_id, broker_epoch=broker_epoch)
-        response = await self._channels.send(
-            self.leader, request, purpose=PURPOSE, timeout_ms=self._settings.timeout_ms + request.max_wait_ms
-        )
+        response = await self._ask(self._session.request(replica_id=self._node_id, broker_epoch=broker_epoch))
+        if response is None:
+            self._session.failed()
+            return
         if not self._session.answered(response):
             if response.error_code not in {
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -173,15 +189,68 @@ class Fetcher:
         self._problem = ""
         await self._take(response)
 
+    async def _ask(self, request: FetchRequest) -> FetchResponse | None:
+        """Send a fetch; return its response, or None if a partition moved to this leader meanwhile."""
+        loop = asyncio.get_running_loop()
+        self._moved = False
+        answer = asyncio.ensure_future(
+            self._channels.send(
+                self.leader,
+                request,
+                purpose=f"{PURPOSE}-{self._connection}",
+                timeout_ms=self._settings.timeout_ms + request.max_wait_ms,
+            )
+        )
+        self._answer = answer
+        answer.add_done_callback(self._answered)
+        try:
+            await self._wait()
+        except asyncio.CancelledError:
+            answer.cancel()
+            raise
+        if not answer.done():
+            self._connection = 1 - self._connection
+            self._busy_until_s = loop.time() + request.max_wait_ms / 1000
+            return None
+        response: FetchResponse = answer.result()
+        return response
+
+    def _answered(self, answer: "asyncio.Future[FetchResponse]") -> None:
+        if not answer.cancelled():
+            answer.exception()  # retrieved here: that of an abandoned fetch is of no interest
+        if answer is self._answer:
+            self._wake()
+
+    async def _back_off(self) -> None:
+        """Pause; a partition that moves to this leader ends the pause."""
+        self._moved = False
+        timer = asyncio.get_running_loop().call_later(self._settings.backoff_s, self._wake)
+        try:
+            await self._wait()
+        finally:
+            timer.cancel()
+
+    async def _wait(self) -> None:
+        self._waits = asyncio.get_running_loop().create_future()
+        try:
+            await self._waits
+        finally:
+            self._waits = None
+
+    def _wake(self) -> None:
+        if self._waits is not None and not self._waits.done():
+            self._waits.set_result(None)
+
     async def _sync(self) -> None:
         """Sync the partitions that are due, then fetch them from their ends."""
         while self._due:
             due = [self._followed[key] for key in self._due]
             await self._logs.synced([followed.partition for followed in due])
             for followed in due:
-                self._due.pop(followed.key, None)
-                if self._followed.get(followed.key) is followed and followed.paused is None:
-                    self._fetch(followed)
+                if self._followed.get(followed.key) is followed:
+                    self._due.pop(followed.key, None)
+                    if followed.paused is None:
+                        self._fetch(followed)
 
     def _fetch(self, followed: _Followed) -> None:
         partition = followed.partition
@@ -203,7 +272,8 @@ class Fetcher:
         if followed.cut is not None and not self._cut(followed, followed.cut):
             return
         self._due[followed.key] = None
-        self._wake.set()
+        if self._session.is_idle or (self._moved and asyncio.get_running_loop().time() >= self._busy_until_s):
+            self._wake()
 
     def _pause(self, followed: _Followed) -> None:
         self._session.remove(followed.key)
@@ -238,6 +308,7 @@ class Fetcher:
                 return True
             case Wait():
                 self._session.remove(followed.key)
+                self._due.pop(followed.key, None)
             case Retry(code):
                 if code not in _EXPECTED:
                     logger.error("broker %d refuses %s-%d: %s", self.leader, *followed.key, code.name)
@@ -248,13 +319,14 @@ class Fetcher:
 
     def _append(self, followed: _Followed, append: Append) -> bool:
         size_bytes = 0
-        before = followed.partition.log.end_offset
+        log = followed.partition.log
+        before = log.start_offset, log.end_offset
         try:
             size_bytes = self._logs.append(followed.partition, append)
         except (ProtocolError, KafkaError) as problem:
             logger.error("%s-%d cannot be copied from broker %d: %s", *followed.key, self.leader, problem)
             self._pause(followed)
-        if followed.partition.log.end_offset != before and followed.paused is None:
+        if (log.start_offset, log.end_offset) != before and followed.paused is None:
             self._due[followed.key] = None
         return size_bytes > 0
 
@@ -309,7 +381,10 @@ class Fetcher:
             replica_id=self._node_id, topics=[ListOffsetsTopic(name=partition.topic, partitions=[query])]
         )
         response = await self._channels.send(
-            self.leader, request, purpose=PURPOSE, timeout_ms=self._settings.timeout_ms
+            self.leader,
+            request,
+            purpose=f"{PURPOSE}-{self._connection}",
+            timeout_ms=self._settings.timeout_ms,
         )
         answer = response.topics[0].partitions[0]
         if answer.error_code != ErrorCode.NONE:

@@ -52,14 +52,21 @@ class InspectionBudget:
 
 
 class _Peers(Peers):
-    """The replicator, once there is one."""
+    """The replicator, once there is one.
 
-    def __init__(self) -> None:
+    Args:
+        flush: syncs what a new leader has appended as a follower.
+    """
+
+    def __init__(self, flush: Callable[[Partition], None]) -> None:
         self.replicator: Replicator | None = None
+        self._flush = flush
 
     def moved(self, partition: Partition) -> None:
         if self.replicator is not None:
             self.replicator.moved(partition)
+            if partition.leads and partition.state.local_end_offset < partition.log.end_offset:
+                self._flush(partition)
 
     def gone(self, key: Key) -> None:
         if self.replicator is not None:
@@ -85,7 +92,7 @@ class ReplicaManager:
         self._failures = DiskFailures(machine.monotonic_s)
         self._flusher = flusher
         self._config, self._monotonic_s = config, machine.monotonic_s
-        self._peers = _Peers()
+        self._peers = _Peers(self._flush)
         self.local = LocalPartitions(config, store, self._reconfigured, machine, self._peers)
         self._inspections: set[asyncio.Task[AppendInfo]] = set()
         self._inspecting = asyncio.Semaphore(INSPECTIONS_MAX)
@@ -162,6 +169,29 @@ class ReplicaManager:
         if partition.state.local_end_offset < partition.log.end_offset:
             self.logs.flush(partition)
 
+    def _flush(self, partition: Partition) -> None:
+        self.logs.flush(partition)
+
+    async def started_at(self, partition: Partition, offset: int, within_s: float) -> bool:
+        """Wait until no active broker has records of a partition below `offset`; return whether that came in time."""
+
+        def low_watermark() -> int:
+            starts = [
+                follower.log_start_offset
+                for replica, follower in partition.state.followers.items()
+                if self.local.image.is_active(replica)
+            ]
+            return min([partition.log.start_offset, *starts])
+
+        try:
+            async with asyncio.timeout(within_s):
+                while partition.leads and low_watermark() < offset:
+                    await partition.follower_started()
+        except TimeoutError:
+            return low_watermark() >= offset
+        partition.check_leader()
+        return True
+
     # Appending
 
     def append_from_client(
@@ -194,7 +224,7 @@ class ReplicaManager:
         previous_turn = partition.turn
         turn = partition.turn = asyncio.get_running_loop().create_future()
         task = asyncio.ensure_future(
-            self._in_turn(partition, records, header, write, previous_turn=previous_turn, turn=turn)
+            self._in_turn(partition, records, header, write, acks, previous_turn=previous_turn, turn=turn)
         )
         self._inspections.add(task)
         task.add_done_callback(self._inspections.discard)
@@ -206,6 +236,7 @@ class ReplicaManager:
         records: Buffer,
         header: BatchHeader,
         write: Callable[..., AppendInfo],
+        acks: int,
         *,
         previous_turn: "asyncio.Future[None] | None",
         turn: "asyncio.Future[None]",
@@ -219,6 +250,7 @@ class ReplicaManager:
                     await asyncio.wait([previous_turn])
             if self.local.get((partition.topic, partition.index)) is not partition:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition.topic} was deleted meanwhile")
+            partition.check_append(acks)
             return self._append(partition, write, batch)
         finally:
             turn.set_result(None)

@@ -54,6 +54,7 @@ class Partition:
     complained: bool = False
     turn: "asyncio.Future[None] | None" = None
     counters: PartitionCounters = field(default_factory=PartitionCounters)
+    _start_waits: "list[asyncio.Future[None]]" = field(default_factory=list)
 
     @classmethod
     def opened(
@@ -146,6 +147,10 @@ class Partition:
         if several and self.leads and self.state.leader_epoch > epoch_before:
             self.log.begin_epoch(self.state.leader_epoch)
         self._carry_out(effects)
+        self._end_start_waits()
+        if self.state.leader_epoch > epoch_before:
+            for waiter in tuple(self.followers_waiters):
+                waiter.look_at(self)
 
     def _high_watermark(self) -> int:
         return self.state.high_watermark
@@ -153,7 +158,9 @@ class Partition:
     def fetched(self, fetch: FollowerFetch, offset: int, log_start_offset: int) -> None:
         """Note the fetch of a follower that was let in by `check_follower`."""
         follower = self.state.followers[fetch.replica]
-        follower.log_start_offset = log_start_offset
+        if follower.log_start_offset != log_start_offset:
+            follower.log_start_offset = log_start_offset
+            self._end_start_waits()
         effects = self.state.fetched(
             fetch.replica,
             offset,
@@ -164,6 +171,18 @@ class Partition:
         )
         if effects:
             self._carry_out(effects)
+
+    async def follower_started(self) -> None:
+        """Wait until a follower's log has another start offset, or the partition changes."""
+        wait: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._start_waits.append(wait)
+        await wait
+
+    def _end_start_waits(self) -> None:
+        waits, self._start_waits = self._start_waits, []
+        for wait in waits:
+            if not wait.done():
+                wait.set_result(None)
 
     def check_follower(self, replica: int, broker_epoch: int) -> None:
         """Refuse a fetch of a broker that is no follower here, or of a process that another has replaced.
@@ -234,6 +253,7 @@ class Partition:
             self._carry_out(self.state.flushed(self.log.flushed_offset))
 
     def wake(self) -> None:
+        self._end_start_waits()
         for waiter in (*self.waiters, *self.followers_waiters):
             waiter.look_at(self)
 

@@ -16,7 +16,7 @@ from busway_bus.controller.brokers import BrokerHeartbeat, FenceBroker, Register
 from busway_bus.controller.controller import Surroundings
 from busway_bus.controller.heartbeats import BrokerHeartbeats
 from busway_bus.controller.topics import CreateTopics, NewTopic
-from busway_bus.handlers import fetch, list_offsets
+from busway_bus.handlers import delete_records, fetch, list_offsets, offset_for_leader_epoch, produce
 from busway_bus.handlers.common.context import Peer, RequestContext
 from busway_bus.handlers.common.pending_response import PendingResponse
 from busway_bus.handlers.for_controllers import alter_partition
@@ -43,7 +43,9 @@ from busway_protocol.schema import info_of
 
 TOPIC: Final = "t"
 LISTENER: Final = "PLAINTEXT"
-HANDLERS: Final = {handler.API: handler for handler in (fetch, list_offsets)}
+HANDLERS: Final = {
+    handler.API: handler for handler in (delete_records, fetch, list_offsets, offset_for_leader_epoch, produce)
+}
 SETTINGS: Final = {
     "listeners": f"{LISTENER}://h:9092",
     "busway.insecure": "true",
@@ -228,7 +230,7 @@ class ReplicaHost:
         answer = HANDLERS[key].handle(request, context)  # type: ignore[index, operator]
         if isinstance(answer, PendingResponse):
             done = asyncio.get_running_loop().create_future()
-            answer.when_done(lambda: done.set_result(None))
+            answer.when_done(lambda: done.done() or done.set_result(None))
             await done
             if answer.problem is not None:
                 raise answer.problem
@@ -351,6 +353,13 @@ class ReplicaCluster:
             if any(replica.high_watermark != replica.log.end_offset for replica in replicas if replica):
                 return False
         return True
+
+    async def ask(self, node_id: int, request: Any, version: int | None = None) -> Any:
+        """A client's request to one broker."""
+        host = self.hosts[node_id]
+        assert host.process is not None
+        version = info_of(type(request)).max_version if version is None else version
+        return await host.process.run(host.handle, over_the_wire(request, version), version)
 
     async def produce(self, index: int, value: bytes, within_s: float = 10.0) -> int:
         """Write to the leader with acks=all. KafkaError or Crashed: maybe not written."""
