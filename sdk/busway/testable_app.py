@@ -59,9 +59,11 @@ class App(Application):
         """
         from busway.testing.bus import running_test_bus
 
-        before, self.overrides = self.overrides, {**self.overrides, **(overrides or {})}
+        before = dict(self.overrides)
+        self.overrides.update(overrides or {})
         try:
             async with running_test_bus(self, clock=clock, nodes=nodes) as bus:
                 yield bus
         finally:
-            self.overrides = before
+            self.overrides.clear()
+            self.overrides.update(before)

@@ -163,7 +163,9 @@ def draw(numbers: random.Random) -> Case:
 @pytest.mark.java
 @pytest.mark.slow
 def test_every_record_is_kafkas() -> None:
-    """But for the last leader of a partition that had none when it lost a replica: Kafka notes -1."""
+    """But for the last leader of a partition that had none when it lost a replica, for which Kafka notes -1, and for removed
+    replicas, which Kafka keeps as eligible ones below the minimum.
+    """
     numbers = random.Random(seed(966))
     cases = [draw(numbers) for _ in range(CASES)]
     done = subprocess.run(
@@ -175,13 +177,25 @@ def test_every_record_is_kafkas() -> None:
     )
     lines = done.stdout.splitlines()
     assert len(lines) == len(cases)
-    different, kinds = [], set()
+    different, kinds, compared = [], set(), 0
     for case, line in zip(cases, lines, strict=True):
         fields = line.split(";")
+        if may_differ(case, fields):
+            continue
+        compared += 1
         if case.partition.leader == NO_LEADER and fields[2:3] == ["-1"]:
             fields[2] = "-"
         kinds.add(tuple(field in {"-", "-2", "-1"} for field in fields))
         if case.ours() != ";".join(fields):
             different.append((case.line(), line, case.ours()))
-    assert not different, f"{len(different)} of {CASES}: {different[:3]}"
+    assert not different, f"{len(different)} of {compared}: {different[:3]}"
+    assert compared > CASES * 0.8
     assert len(kinds) > 100
+
+
+def may_differ(case: Case, fields: list[str]) -> bool:
+    """Whether Kafka may take a replica that is removed for an eligible one."""
+    if not case.elr or fields == ["none"] or fields[5] == "-":
+        return False
+    removed = {*case.partition.replicas} - {int(broker) for broker in fields[5].split(",")}
+    return bool(removed & {*case.partition.isr, *case.partition.elr})

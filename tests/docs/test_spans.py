@@ -11,20 +11,20 @@ import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import busway
-from busway import sql, testing, web
+from busway import otel, sql, testing, web
 from busway.app.tables.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")))
+PAGES = ("README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")))
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 SPAN = re.compile(r"`([^`\n]+)`")
-WRAPPED = re.compile(r"@(.+)|async with (.+?):")
+WRAPPED = re.compile(r"@(.+)|async with (.+?):|await (.+)")
 
 
 def code_of(span: str) -> str | None:
     """What can be run of a span: an import, or what has a call in it, `name=Call(…)` too; None for everything else."""
     if quoted := WRAPPED.fullmatch(span):
-        span = quoted[1] or quoted[2]
+        span = quoted[1] or quoted[2] or quoted[3]
     try:
         parsed = ast.parse(span)
     except SyntaxError:
@@ -43,7 +43,7 @@ def synchronous(kind: type) -> Any:
 
 def namespace() -> dict[str, Any]:
     """What spans may name: everything public, and an app, a topic, a bus and the like."""
-    names = {name: getattr(package, name) for package in (busway, sql, testing, web) for name in package.__all__}
+    names = {name: getattr(package, name) for package in (busway, otel, sql, testing, web) for name in package.__all__}
     app = busway.App("spans")
 
     async def asgi(*_: Any) -> None: ...

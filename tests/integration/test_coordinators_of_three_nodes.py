@@ -5,9 +5,10 @@ from tests.integration.test_three_nodes import created, creation
 from tests.support.waiting import until
 
 from busway import Consumer, Producer, TopicPartition
-from busway.admin.admin import Admin
+from busway.admin.admin import Admin, NewTopic
 from busway.share.consumer import ShareConsumer
 from busway_bus.kernel.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from busway_bus.metadata.features import SHARE_VERSION, SHARE_VERSION_WITH_DEAD_LETTERS
 from busway_bus.testing.local_nodes import LocalNodes
 from busway_protocol.errors import ErrorCode
 
@@ -137,3 +138,41 @@ async def test_a_share_group_goes_on_when_a_broker_of_it_is_killed(topic: str) -
         assert sorted(accepted, key=lambda value: int(value or b"")) == [
             str(number).encode() for number in range(count)
         ]
+
+
+async def test_dead_letters_and_lag_of_partitions_on_all_nodes() -> None:
+    """A rejected record's letter goes to the leader of its partition of the dead-letter topic, whichever node leads the record's."""
+    count = 30
+    async with LocalNodes() as nodes:
+        assert await created(nodes, 1, creation("t", partitions=6)) == ErrorCode.NONE
+        async with Admin(nodes.bootstrap_servers) as admin:
+            await admin.update_features({SHARE_VERSION: SHARE_VERSION_WITH_DEAD_LETTERS})
+            await admin.create_topics(
+                [NewTopic("dlq.t", 4, 3, configs={"errors.deadletterqueue.group.enable": "true"})]
+            )
+            settings = {"share.auto.offset.reset": "earliest", "errors.deadletterqueue.topic.name": "dlq.t"}
+            await admin.alter_group_configs("g", settings)
+            async with Producer(nodes.bootstrap_servers) as producer:
+                for number in range(count):
+                    await producer.send("t", str(number).encode(), partition=number % 6)
+                await producer.flush()
+            rejected = 0
+            options = {"group_id": "g", "acknowledgement_mode": "explicit"}
+            async with ShareConsumer("t", bootstrap_servers=nodes.bootstrap_servers, **options) as consumer:
+                while rejected < count:
+                    for records in (await consumer.getmany(timeout_ms=1000)).values():
+                        rejected += len(records)
+                        for record in records:
+                            await consumer.acknowledge(record, "reject")
+
+                async def caught_up() -> bool:
+                    offsets = await admin.list_share_group_offsets("g")
+                    return [offset.lag for offset in offsets.values()] == [0] * 6
+
+                await until(caught_up)
+        async with Consumer(
+            "dlq.t", bootstrap_servers=nodes.bootstrap_servers, auto_offset_reset="earliest"
+        ) as letters:
+            places = {(record.partition, record.offset) for record in [await letters.getone() for _ in range(count)]}
+        assert len(places) == count
+        assert {partition for partition, _ in places} == {0, 1, 2, 3}

@@ -66,7 +66,7 @@ async def test_a_preferred_leader_is_elected_at_any_node() -> None:
     async with LocalNodes() as nodes:
         await make_topic(nodes)
         first = partition(nodes).leader
-        await nodes.stop(first)
+        await nodes.shut_down(first)
         await until(lambda: partition(nodes).leader not in {first, -1})
         election = ElectLeadersRequest(election_type=0, topic_partitions=[TopicPartitions(topic="t", partitions=[0])])
 

@@ -1,10 +1,12 @@
 """Nodes that stop, are killed, return and are unregistered, in a cluster of three real ones whose sessions would last a minute."""
 
+import asyncio
+
 import pytest
 from tests.integration.test_three_nodes import asked, created, creation
 from tests.support.waiting import until
 
-from busway import Producer
+from busway import Consumer, Producer
 from busway_bus.metadata.image import BrokerImage, PartitionImage
 from busway_bus.testing.local_nodes import LocalNodes
 from busway_protocol.errors import ErrorCode
@@ -55,7 +57,7 @@ async def test_a_node_that_stops_hands_over_what_it_leads(node_id: int) -> None:
         async with Producer(nodes.bootstrap_servers) as producer:
             for number in range(12):
                 await producer.send_and_wait("t", b"before", partition=number % 6)
-            await nodes.stop(node_id)
+            await nodes.shut_down(node_id)
             for number in range(12):
                 await producer.send_and_wait("t", b"after", partition=number % 6)
         stopped = known(nodes, node_id, other)
@@ -83,3 +85,23 @@ async def test_a_dead_broker_is_unregistered_and_may_return() -> None:
             assert 3 in partition.replicas
         await nodes.restart(3)
         await all_in_sync(nodes, "t", 1)
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+async def test_two_of_three_killed_nodes_have_everything(lost: int) -> None:
+    """All are killed and one never returns: the others have flushed every acknowledged record, and may lead (KIP-966)."""
+    async with LocalNodes() as nodes:
+        assert await created(nodes, 1, creation("t")) == ErrorCode.NONE
+        await all_in_sync(nodes, "t", 1)
+        async with Producer(nodes.bootstrap_servers) as producer:
+            for number in range(30):
+                await producer.send_and_wait("t", str(number).encode(), partition=number % 3)
+        await nodes.crash()
+        back = [node_id for node_id in (1, 2, 3) if node_id != lost]
+        await asyncio.gather(*(nodes.restart(node_id) for node_id in back))
+        await until(lambda: all(set(partition.isr) == set(back) for partition in partitions(nodes, "t", back[0])))
+        async with Producer(nodes.bootstrap_servers) as producer:
+            await producer.send_and_wait("t", b"after", partition=0)
+        async with Consumer("t", bootstrap_servers=nodes.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+            values = {(await consumer.getone()).value for _ in range(31)}
+        assert values == {b"after", *(str(number).encode() for number in range(30))}

@@ -80,7 +80,7 @@ async def test_a_move_to_a_node_that_is_down_is_listed_and_cancelled() -> None:
         topic = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=[])
         made: Any = await asked(nodes, 1, CreateTopicsRequest(topics=[topic]))
         assert made.topics[0].error_code == ErrorCode.NONE
-        await nodes.stop(3)
+        await nodes.shut_down(3)
         assert await move(nodes, 1, 3, 1) == ErrorCode.NONE
         await until(lambda: partition(nodes, 1).adding == (3,))
         listed: Any = await asked(nodes, 1, ListPartitionReassignmentsRequest(topics=None))

@@ -83,7 +83,7 @@ async def test_nodes_are_restarted_one_after_the_other_under_load() -> None:
 
         writer = asyncio.ensure_future(write())
         for node_id in (1, 2, 3):
-            await nodes.stop(node_id)
+            await nodes.shut_down(node_id)
             await until(lambda: all(leader in nodes.nodes for leader in leaders(nodes)))
             await nodes.restart(node_id)
             await until(lambda: all(in_sync == {1, 2, 3} for in_sync in isrs(nodes)))
@@ -97,7 +97,7 @@ async def test_nodes_are_restarted_one_after_the_other_under_load() -> None:
 async def test_a_node_of_another_cluster_does_not_start() -> None:
     """The text has the reason."""
     async with LocalNodes() as nodes:
-        await nodes.stop(3)
+        await nodes.shut_down(3)
         properties = Path(nodes.folder, "node-3", "meta.properties")
         text = properties.read_text()
         own = next(line for line in text.splitlines() if line.startswith("cluster.id="))
@@ -112,7 +112,7 @@ async def test_a_partition_that_cannot_be_opened_is_led_by_another_node() -> Non
         assert await created(nodes, 1, creation("t", partitions=1)) == ErrorCode.NONE
         async with Producer(nodes.bootstrap_servers) as producer:
             await producer.send_and_wait("t", b"x")
-            await nodes.stop(2)
+            await nodes.shut_down(2)
             owner = Path(nodes.folder, "node-2", "t-0", "partition.metadata")
             text = owner.read_text()
             owner.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
@@ -120,7 +120,7 @@ async def test_a_partition_that_cannot_be_opened_is_led_by_another_node() -> Non
             await until(lambda: all(image.topics["t"].partitions[0].lost_on(2) for image in images(nodes)))
             assert all(leader != 2 for leader in leaders(nodes))
             await producer.send_and_wait("t", b"y")
-            await nodes.stop(2)
+            await nodes.shut_down(2)
             owner.write_text(text)
             await nodes.restart(2)
             await until(lambda: all(in_sync == {1, 2, 3} for in_sync in isrs(nodes)))

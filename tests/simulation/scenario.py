@@ -190,9 +190,9 @@ def _slow_markers(plan: Plan) -> Iterator[None]:
     longest_ms, chance = plan.delays.get("marker_ms", 0.0), random.Random(f"markers/{plan.seed}")
     usual = LocalMarkerWriter.write
 
-    async def write(self: LocalMarkerWriter, marker: Any, partitions: Any) -> Any:
+    async def write(self: LocalMarkerWriter, marker: Any, partitions: Any, **options: Any) -> Any:
         await asyncio.sleep(chance.random() * longest_ms / 1000)
-        return await usual(self, marker, partitions)
+        return await usual(self, marker, partitions, **options)
 
     if longest_ms:
         LocalMarkerWriter.write = write  # type: ignore[method-assign]

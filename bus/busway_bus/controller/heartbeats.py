@@ -71,12 +71,18 @@ class BrokerHeartbeats:
             self._reported.clear()
             self._checked_ms = None
 
-    def received(self, broker: BrokerImage, now_ms: int, metadata_offset: int) -> None:
-        """Prolong a broker's session."""
+    def arrived(self, broker: BrokerImage, now_ms: int) -> None:
+        """Prolong a broker's session: its heartbeat may wait behind other commands, or be refused if there are too many."""
         reported = self._of(broker)
         if reported is None:
             reported = self._reported[broker.node_id] = _Reported(broker.epoch, now_ms)
-        reported.contact_ms, reported.heard, reported.metadata_offset = now_ms, True, metadata_offset
+        reported.contact_ms, reported.heard = now_ms, True
+
+    def received(self, broker: BrokerImage, now_ms: int, metadata_offset: int) -> None:
+        """Prolong a broker's session, and note what it has applied."""
+        self.arrived(broker, now_ms)
+        reported = self._reported[broker.node_id]
+        reported.metadata_offset = metadata_offset
         if broker.fenced:
             reported.shutdown_offset = None
 

@@ -100,14 +100,17 @@ class _Target:
             self.isr, self.replicas, self.removing, self.adding = isr, replicas, (), ()
 
     def derive_elr(self) -> None:
-        """Keep replicas that leave an ISR below its minimum: they have everything that is committed."""
+        """Keep replicas that leave an ISR below its minimum: they have everything that is committed.
+
+        Those that a reassignment removes leave too, unlike in Kafka, where a partition may then wait for them for ever.
+        """
         if not self.change.elr_enabled:
             return
         if len(self.isr) >= self.change.min_isr:
             self.elr = ()
             return
         left = {*self.elr, *self.before.isr} - {*self.isr, *self.change.unclean_shutdown}
-        self.elr = tuple(sorted(left))
+        self.elr = tuple(sorted(left.intersection(self.replicas)))
 
     def elect(self, record: PartitionChangeRecord) -> bool:
         """Set the leader if it changes; return whether its election is unclean."""

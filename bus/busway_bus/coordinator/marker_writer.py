@@ -5,7 +5,7 @@ Not here: which transactions end (`markers`), the effect (`log.producer_state`, 
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from busway_bus.coordinator.group_coordinator import GroupCoordinator
@@ -43,7 +43,11 @@ class LocalMarkerWriter:
         return await self.write(marker, partitions)
 
     async def write(
-        self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
+        self,
+        marker: EndTransaction,
+        partitions: Collection[tuple[str, int]],
+        *,
+        elsewhere: Callable[[bool], None] = lambda waits: None,
     ) -> Mapping[tuple[str, int], ErrorCode]:
         codes: dict[tuple[str, int], ErrorCode] = {}
         durable: dict[tuple[str, int], asyncio.Future[None]] = {}

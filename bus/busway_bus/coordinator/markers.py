@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from busway_bus.coordinator.runtime import Runtime
-from busway_bus.kernel.limits import ENDING_AT_ONCE_MAX, MARKER_RETRY_S
+from busway_bus.kernel.limits import ENDING_AT_ONCE_MAX, ENDING_ELSEWHERE_MAX, MARKER_RETRY_S
 from busway_bus.kernel.transactions import MarkerWriter
 from busway_bus.transactions.fencing import Identity
 from busway_bus.transactions.shard import Levels, TransactionShard
@@ -80,6 +80,8 @@ class Markers:
         self._endings: dict[str, _Ending] = {}
         self._queue: dict[str, _Ending] = {}
         self._running: set[asyncio.Task[None]] = set()
+        self._elsewhere = 0
+        """Running attempts that wait for other brokers only: a hanging one must not hold up the others."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._closed = False
 
@@ -125,11 +127,19 @@ class Markers:
         self._start_more()
 
     def _start_more(self) -> None:
-        while self._queue and len(self._running) < ENDING_AT_ONCE_MAX and not self._closed:
+        while self._queue and self._has_slot() and not self._closed:
             ending = self._queue.pop(next(iter(self._queue)))
             task = asyncio.ensure_future(self._attempt(ending))
             self._running.add(task)
             task.add_done_callback(self._attempt_ended)
+
+    def _has_slot(self) -> bool:
+        return len(self._running) - self._elsewhere < ENDING_AT_ONCE_MAX and self._elsewhere < ENDING_ELSEWHERE_MAX
+
+    def _waits_elsewhere(self, waits: bool) -> None:
+        self._elsewhere += 1 if waits else -1
+        if waits:
+            self._start_more()
 
     def _attempt_ended(self, task: "asyncio.Task[None]") -> None:
         self._running.discard(task)
@@ -182,7 +192,9 @@ class Markers:
             ending.remaining = set(transaction.partitions)
         ending.remaining = {topic_partition for topic_partition in ending.remaining if self._exists(*topic_partition)}
         if ending.remaining:
-            codes = await self._writer.write(transaction.marker(epoch), tuple(sorted(ending.remaining)))
+            codes = await self._writer.write(
+                transaction.marker(epoch), tuple(sorted(ending.remaining)), elsewhere=self._waits_elsewhere
+            )
             if self._coordinator_epoch(state_partition) != epoch:
                 return "another broker may have ended it meanwhile"
             ending.remaining -= {topic_partition for topic_partition, code in codes.items() if code in _WRITTEN}

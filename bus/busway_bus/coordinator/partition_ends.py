@@ -9,6 +9,7 @@ from typing import Final
 
 from busway_bus.coordinator.broker_queues import BrokerQueues, Destination
 from busway_bus.kernel.node_channels import BrokerChannels
+from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.image import NO_LEADER, ClusterImage
 from busway_bus.replication.manager import ReplicaManager
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -29,19 +30,14 @@ _CONSUMER: Final = -1
 """Replica id of a client."""
 
 
-class PartitionEnds:
-    """High watermarks of partitions, wherever they are led.
-
-    Args:
-        channels: to other brokers; None where there are none.
-        timeout_ms: of a request.
-    """
+class LeaderEnds:
+    """High watermarks of partitions, wherever they are led; `timeout_ms` of a request."""
 
     def __init__(
         self,
         replicas: ReplicaManager,
         node_id: int,
-        channels: BrokerChannels | None,
+        channels: BrokerChannels,
         *,
         image: Callable[[], ClusterImage],
         timeout_ms: int,
@@ -63,7 +59,7 @@ class PartitionEnds:
         placed = self._image().partition(topic, partition)
         if placed is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if self._channels is None or placed.leader == self._node_id:
+        if placed.leader == self._node_id:
             return self._replicas.find(topic, partition).high_watermark
         if placed.leader == NO_LEADER:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
@@ -75,7 +71,6 @@ class PartitionEnds:
     async def _send(
         self, destination: Destination, asked: Sequence[TopicPartition]
     ) -> list[ListOffsetsPartitionResponse]:
-        assert self._channels is not None
         topics: dict[str, list[ListOffsetsPartition]] = {}
         for topic, partition in asked:
             topics.setdefault(topic, []).append(ListOffsetsPartition(partition_index=partition, timestamp=_LATEST))
@@ -89,3 +84,7 @@ class PartitionEnds:
         )
         rows = {(topic.name, row.partition_index): row for topic in response.topics for row in topic.partitions}
         return [rows[topic_partition] for topic_partition in asked]
+
+    async def follow(self, image: ClusterImage, delta: Delta) -> None:
+        """Give up requests to brokers that are fenced."""
+        self.queues.follow(image)

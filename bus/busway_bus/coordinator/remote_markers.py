@@ -64,16 +64,31 @@ class ClusterMarkerWriter:
         """Write markers of this node's partitions: a peer found their leader here."""
         return await self._local.write_for_peer(marker, partitions)
 
-    async def write(self, marker: EndTransaction, partitions: Collection[TopicPartition]) -> Codes:
+    async def write(
+        self,
+        marker: EndTransaction,
+        partitions: Collection[TopicPartition],
+        *,
+        elsewhere: Callable[[bool], None] = lambda waits: None,
+    ) -> Codes:
         """As `MarkerWriter`; LEADER_NOT_AVAILABLE or the error of the request for other brokers' partitions."""
         codes: dict[TopicPartition, ErrorCode] = {}
         by_leader = self._by_leader(partitions, codes)
         here = by_leader.pop(self._node_id, None)
-        writes = [self._write_to(leader, marker, elsewhere) for leader, elsewhere in by_leader.items()]
-        if here is not None:
-            writes.append(self._local.write(marker, here))
-        for written in await asyncio.gather(*writes):
-            codes.update(written)
+        others = asyncio.gather(*(self._write_to(leader, marker, led) for leader, led in by_leader.items()))
+        try:
+            if here is not None:
+                codes.update(await self._local.write(marker, here))
+            if not others.done():
+                elsewhere(True)
+                try:
+                    await asyncio.wait([others])
+                finally:
+                    elsewhere(False)
+            for written in others.result():
+                codes.update(written)
+        finally:
+            others.cancel()
         return codes
 
     async def follow(self, image: ClusterImage, delta: Delta) -> None:

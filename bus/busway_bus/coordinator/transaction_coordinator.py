@@ -8,11 +8,10 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from busway_bus.coordinator.markers import Markers
 from busway_bus.coordinator.refusals import Refusals
-from busway_bus.coordinator.remote_verification import RemoteVerification
 from busway_bus.coordinator.runtime import Runtime
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.limits import TRANSACTIONS_PER_TICK_MAX
@@ -27,6 +26,9 @@ from busway_bus.transactions.shard import Begun, Ended, Levels, TransactionShard
 from busway_bus.transactions.transaction import TopicPartition, Transaction
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
+
+if TYPE_CHECKING:
+    from busway_bus.coordinator.remote_verification import RemoteVerification
 
 logger = logging.getLogger("busway.transactions")
 R = TypeVar("R")
@@ -59,9 +61,7 @@ class TransactionCoordinator:
     ) -> None:
         self._config = config
         self._image = image
-        self._remote = (
-            None if channels is None else RemoteVerification(channels, timeout_ms=config.get("request.timeout.ms"))
-        )
+        self._remote = None if channels is None else _remote(channels, timeout_ms=config.get("request.timeout.ms"))
         self._create_topic = create_topic
         self._version = version
         self._new_producer_id = new_producer_id
@@ -339,3 +339,9 @@ class TransactionCoordinator:
             self._remote.queues.close()
         await self.markers.close()
         self.runtime.close()
+
+
+def _remote(channels: BrokerChannels, *, timeout_ms: int) -> "RemoteVerification":
+    from busway_bus.coordinator.remote_verification import RemoteVerification  # keeps the start of a node alone short
+
+    return RemoteVerification(channels, timeout_ms=timeout_ms)

@@ -399,6 +399,9 @@ OBSERVER_SESSION_MS: Final = 300_000
 PROPOSALS_MAX: Final = 10_000
 """Batches of the metadata log without a majority yet. A leader that lost it accepts them until it notices."""
 
+ENDING_ELSEWHERE_MAX: Final = 5_000
+"""Transactions that may wait for other brokers, beside those that are being ended here."""
+
 QUEUED_FOR_BROKER_MAX: Final = 10_000
 """A coordinator's items that wait for one other broker; more are refused, and their callers retry."""
 

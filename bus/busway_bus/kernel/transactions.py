@@ -5,7 +5,7 @@ Not here: the coordinator (`transactions`, `coordinator.transaction_coordinator`
 (`log.producer_state`), writing it (`replication.manager`).
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,13 +49,24 @@ class TransactionVerifier(Protocol):
         """
 
 
+def _not_elsewhere(waits: bool) -> None:
+    """Ignore waits for other nodes."""
+
+
 class MarkerWriter(Protocol):
-    """Writes the ends of transactions into partitions of this node."""
+    """Writes the ends of transactions into partitions."""
 
     async def write(
-        self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
+        self,
+        marker: EndTransaction,
+        partitions: Collection[tuple[str, int]],
+        *,
+        elsewhere: Callable[[bool], None] = _not_elsewhere,
     ) -> Mapping[tuple[str, int], ErrorCode]:
-        """Write a marker into each partition; return the codes once durable."""
+        """Write a marker into each partition; return the codes once durable.
+
+        `elsewhere`: called with True when only other nodes are waited for, and with False after that.
+        """
 
     async def write_for_peer(
         self, marker: EndTransaction, partitions: Collection[tuple[str, int]]

@@ -79,6 +79,8 @@ class LogStore:
         self.clean = mark is not None
         self.previous_broker_epoch = cp.broker_epoch_in(mark or b"")
         """Epoch of the broker that closed the logs cleanly, -1 if it is not known."""
+        self.last_broker_epoch = cp.broker_epoch_in(files.read_bytes(cp.BROKER_EPOCH) or b"")
+        """Epoch of the broker that last registered with these logs, -1 if none did."""
         self.broker_epoch = -1
         """Epoch of this broker, for the next start."""
         if self.clean:
@@ -370,6 +372,14 @@ class LogStore:
             yield
         return problems
 
+    def registered(self, epoch: int) -> None:
+        """Write down the epoch of this broker, for the next start.
+
+        OSError: it cannot be written.
+        """
+        self.broker_epoch = epoch
+        self._files.replace(cp.BROKER_EPOCH, _epoch_text(epoch))
+
     def close(self, *, clean: bool = True) -> None:
         """Close every log, then write the clean-shutdown mark for the next start.
 
@@ -395,9 +405,13 @@ class LogStore:
         try:
             self.write(self.checkpoint(high_watermarks))
             if not self._offline:
-                self._files.replace(cp.CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":%d}' % self.broker_epoch)
+                self._files.replace(cp.CLEAN_SHUTDOWN, _epoch_text(self.broker_epoch))
         except OSError as problem:
             logger.error("the checkpoints cannot be written, the next start looks at every log again: %s", problem)
+
+
+def _epoch_text(epoch: int) -> bytes:
+    return b'{"version":0,"brokerEpoch":%d}' % epoch
 
 
 def _not_its_own(directory: str, expected: UUID, actual: UUID | None) -> WrongDirectory:

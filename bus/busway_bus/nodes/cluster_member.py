@@ -23,6 +23,7 @@ from busway_bus.nodes.broker_images import BrokerImages
 from busway_bus.nodes.channels import ActiveController, BrokerConnections
 from busway_bus.nodes.fencing import Fencing
 from busway_bus.nodes.forwarding import Forwarder
+from busway_bus.nodes.kept_records import keeps_records
 from busway_bus.nodes.lifecycle import BrokerLifecycle
 from busway_bus.nodes.quorum_member import QuorumMember
 from busway_bus.nodes.remote_controller import RemoteController
@@ -43,6 +44,8 @@ SHUTDOWN_S: Final = 10.0
 """Bound of a controlled shutdown."""
 UNFENCED_S: Final = 30.0
 """Wait of a start until this broker is unfenced; it serves already."""
+CAUGHT_UP_S: Final = 5.0
+"""Wait of a start after a kill until the metadata is known again that this node had."""
 _LOOK_S: Final = 0.02
 _TOLD_S: Final = 10.0
 """Interval of log lines while there is no leader."""
@@ -72,6 +75,7 @@ class ClusterMember:
         self._listeners = listeners
         self._quorum = QuorumMember(config, store, flusher, machine, on_lost)
         self.metadata = self._quorum.metadata
+        self._known_end_offset = self.metadata.log.end_offset
         self.images = BrokerImages(self.metadata)
         session_ms = config.get("broker.session.timeout.ms")
         self._heartbeats = self._channel(session_ms // 2)
@@ -89,7 +93,6 @@ class ClusterMember:
             self._heartbeats,
             registration(),
             cluster_id=store.identity.cluster_id,
-            previous_epoch=store.previous_broker_epoch,
             metadata_offset=lambda: self.images.image_offset,
             heartbeat_ms=config.get("broker.heartbeat.interval.ms"),
             session_ms=session_ms,
@@ -139,11 +142,27 @@ class ClusterMember:
             self._run(self._fencing.watch_connections())
             self._run(elect_periodically(self._local, self.metadata, self._config))
         await self._led()
+        self.lifecycle.previous_epoch = await self._previous_epoch()
         await self.lifecycle.register()
-        self._store.broker_epoch = self.lifecycle.epoch
+        self._store.registered(self.lifecycle.epoch)
         await self.images.until(lambda: self.metadata.image_offset >= self.lifecycle.epoch)
         self.images.begin()
         self._run(self.lifecycle.run())
+
+    async def _previous_epoch(self) -> int:
+        """Return the epoch of this broker's last run, -1 if it may have lost acknowledged records.
+
+        After a kill the topics decide, as of all metadata that this node had.
+        """
+        store = self._store
+        if store.clean or store.last_broker_epoch < 0:
+            return store.previous_broker_epoch
+        try:
+            async with asyncio.timeout(CAUGHT_UP_S):
+                await self.images.until(lambda: self.metadata.image_offset + 1 >= self._known_end_offset)
+        except TimeoutError:
+            return -1
+        return store.last_broker_epoch if keeps_records(self.images.image, self._config) else -1
 
     def _controller_services(self) -> ControllerServices:
         config, identity = self._config, self._store.identity

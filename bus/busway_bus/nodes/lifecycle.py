@@ -56,10 +56,10 @@ class BrokerLifecycle:
 
     Args:
         registration: of this start; its incarnation is that of all requests.
-        previous_epoch: epoch of the start that ended cleanly before this one, else -1.
         metadata_offset: the offset that this broker has followed.
 
     Attributes:
+        previous_epoch: epoch of the last start if it lost no acknowledged record, else -1.
         epoch: -1 before the registration.
         unfenced: set once the controller has unfenced this broker.
     """
@@ -70,7 +70,6 @@ class BrokerLifecycle:
         registration: RegisterBroker,
         *,
         cluster_id: str,
-        previous_epoch: int,
         metadata_offset: Callable[[], int],
         heartbeat_ms: int,
         session_ms: int,
@@ -78,7 +77,7 @@ class BrokerLifecycle:
         machine: Machine,
     ) -> None:
         self._channel, self._registration, self._cluster_id = channel, registration, cluster_id
-        self._previous_epoch, self._metadata_offset = previous_epoch, metadata_offset
+        self._metadata_offset = metadata_offset
         self._heartbeat_s, self._session_ms, self._registration_s = (
             heartbeat_ms / 1000,
             session_ms,
@@ -86,7 +85,7 @@ class BrokerLifecycle:
         )
         self._machine = machine
         self.state = BrokerState.STARTING
-        self.epoch = -1
+        self.previous_epoch = self.epoch = -1
         self.caught_up = asyncio.Event()
         self.unfenced = asyncio.Event()
         self._may_shut_down = asyncio.Event()
@@ -128,7 +127,7 @@ class BrokerLifecycle:
             ],
             rack=registration.rack,
             log_dirs=sorted(registration.directories),
-            previous_broker_epoch=self._previous_epoch,
+            previous_broker_epoch=self.previous_epoch,
         )
         try:
             answer: BrokerRegistrationResponse = await self._channel.send(request)

@@ -12,7 +12,7 @@ from busway_bus.coordinator.producer_ids import ProducerIds
 from busway_bus.coordinator.share_group_coordinator import ShareGroups
 from busway_bus.coordinator.share_state_coordinator import ShareCoordinator
 from busway_bus.coordinator.transaction_coordinator import TransactionCoordinator
-from busway_bus.handlers.common.context import NodeServices
+from busway_bus.handlers.common.context import NodeServices, PartitionEnds
 from busway_bus.handlers.common.metadata_responses import MetadataAnswers
 from busway_bus.handlers.common.topic_auto_creation import TopicAutoCreator
 from busway_bus.handlers.common.topic_creation import create_dead_letter_topic, create_topic
@@ -29,7 +29,7 @@ from busway_bus.nodes.member import Member
 from busway_bus.replication.fetch_sessions import FetchSessions
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.scheduling.fair_share import FairScheduler
-from busway_bus.share.dead_letters import DeadLetters
+from busway_bus.share.dead_letters import DeadLetters, RemoteLetters
 from busway_bus.share.manager import SharePartitions
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
@@ -106,6 +106,7 @@ class ServicesBuilder:
                 image=lambda: images.image,
                 setting=settings,
                 create_topic=lambda name: create_dead_letter_topic(self._services, name),
+                remote=self._remote_letters(),
             ),
             sessions_max=config.get("group.share.max.share.sessions"),
         )
@@ -127,6 +128,7 @@ class ServicesBuilder:
             replicas=replicas,
             creations=TopicAutoCreator(),
             metadata_answers=MetadataAnswers(),
+            partition_ends=await self._partition_ends(),
             forwarding=self._member.forwarding,
             scheduler=self._scheduler,
             sessions=FetchSessions(config.get("max.incremental.fetch.session.cache.slots")),
@@ -165,6 +167,27 @@ class ServicesBuilder:
         self.closing.append(persister.queues.close)
         await images.subscribe(persister.follow)
         return persister
+
+    def _remote_letters(self) -> RemoteLetters | None:
+        channels = self._member.to_brokers
+        if channels is None:
+            return None
+        from busway_bus.share.remote_dead_letters import RemoteDeadLetters  # as above
+
+        return RemoteDeadLetters(channels, timeout_ms=self._timeout_ms)
+
+    async def _partition_ends(self) -> PartitionEnds | None:
+        channels, images = self._member.to_brokers, self._member.images
+        if channels is None:
+            return None
+        from busway_bus.coordinator.partition_ends import LeaderEnds  # as above
+
+        ends = LeaderEnds(
+            self._replicas, self._config.node_id, channels, image=lambda: images.image, timeout_ms=self._timeout_ms
+        )
+        self.closing.append(ends.queues.close)
+        await images.subscribe(ends.follow)
+        return ends
 
     def _creates(self, topic: str) -> Callable[[], Awaitable[None]]:
         async def create() -> None:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from busway.net.machine import OS
+from busway_bus.controller.brokers import BrokerHeartbeat
 from busway_bus.controller.controller import Command, ControllerRequestContext, Surroundings
 from busway_bus.controller.heartbeats import BrokerHeartbeats
 from busway_bus.kernel.config import BrokerConfig
@@ -48,6 +49,9 @@ class LocalController:
     async def request(self, command: Command[R], context: ControllerRequestContext) -> R:
         """Decide on a command; the first one in a new cluster finds its features finalized."""
         metadata = self._metadata
+        heartbeat: object = command
+        if isinstance(heartbeat, BrokerHeartbeat):
+            self._arrived(heartbeat)
         await metadata.format()
 
         def surroundings() -> Surroundings:
@@ -57,8 +61,17 @@ class LocalController:
                 new_id=self._new_ids,
                 next_offset=metadata.next_offset,
                 heartbeats=self._heartbeats,
-                now_ms=int(self._monotonic_s() * 1000),
+                now_ms=self._now_ms(),
                 cluster_id=self._cluster_id,
             )
 
         return await metadata.run(lambda image: command.decide(image, surroundings()))
+
+    def _arrived(self, heartbeat: BrokerHeartbeat) -> None:
+        broker = self._metadata.image.brokers.get(heartbeat.node_id)
+        if self._metadata.leadership >= 0 and broker is not None and broker.epoch == heartbeat.epoch:
+            self._heartbeats.begin(self._metadata.leadership)
+            self._heartbeats.arrived(broker, self._now_ms())
+
+    def _now_ms(self) -> int:
+        return int(self._monotonic_s() * 1000)

@@ -11,21 +11,20 @@ on disk first, unless the group has no dead-letter topic any more.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.limits import DEAD_LETTER_WARNINGS_MAX, DEAD_LETTERS_AT_ONCE_MAX
 from busway_bus.kernel.share_state import SharePartitionKey
 from busway_bus.log.file_slice import ColdPages, FileSlice
 from busway_bus.metadata.group_settings import GroupSettings
-from busway_bus.metadata.image import ClusterImage
+from busway_bus.metadata.image import ClusterImage, TopicImage
 from busway_bus.replication.manager import InspectionBudget, ReplicaManager
 from busway_bus.replication.partition import Partition
 from busway_bus.replication.partition_state import ACKS_ALL
 from busway_bus.scheduling.off_loop import off_loop
 from busway_bus.share.dead_letter_records import Content, Origin, contents_of, first_of, offsets_of, pack
 from busway_bus.share.in_flight import Letter
-from busway_bus.share.remote_dead_letters import RemoteDeadLetters
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.machine import Machine
 from busway_protocol.records.batch import read_header
@@ -37,6 +36,13 @@ COPY: Final = "errors.deadletterqueue.copy.record.enable"
 ALLOWED: Final = "errors.deadletterqueue.group.enable"
 PREFIX: Final = "errors.deadletterqueue.topic.name.prefix"
 AUTO_CREATE: Final = "errors.deadletterqueue.auto.create.topics.enable"
+
+
+class RemoteLetters(Protocol):
+    """Appends dead letters to partitions that other brokers lead."""
+
+    async def append(self, leader: int, topic: TopicImage, partition: int, batch: bytes) -> None:
+        """Append a batch; return once it is acknowledged. KafkaError: it may not be there."""
 
 
 class DeadLetters:
@@ -54,7 +60,7 @@ class DeadLetters:
         image: Callable[[], ClusterImage],
         setting: GroupSettings,
         create_topic: Callable[[str], Awaitable[None]],
-        remote: RemoteDeadLetters | None = None,
+        remote: RemoteLetters | None = None,
     ) -> None:
         self._config = config
         self._remote = remote

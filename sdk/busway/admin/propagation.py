@@ -13,6 +13,7 @@ from typing import Final
 
 from busway.cluster.client import ClusterClient
 from busway.errors import BuswayError
+from busway.net.clock import REAL_TIME
 from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 _WAIT_S: Final = 5.0
@@ -25,7 +26,7 @@ async def wait_until_known(cluster: ClusterClient, topics: Collection[str]) -> N
     if len(brokers) < 2 or not topics:
         return
     try:
-        async with asyncio.timeout(_WAIT_S):
+        async with REAL_TIME.timeout(_WAIT_S):
             await asyncio.gather(*(_known_by(cluster, broker, topics) for broker in brokers))
     except TimeoutError:
         return
@@ -42,4 +43,4 @@ async def _known_by(cluster: ClusterClient, broker: int, topics: Collection[str]
             return
         if not any(topic.error_code for topic in answer.topics):
             return
-        await asyncio.sleep(_PAUSE_S)
+        await REAL_TIME.sleep(_PAUSE_S)

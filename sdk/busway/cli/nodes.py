@@ -113,8 +113,12 @@ class Nodes:
         stopping: set by a signal, or once no node can start.
     """
 
-    def __init__(self, nodes: tuple[NodeFiles, ...], stopping: Stopping, pipe: int) -> None:
+    def __init__(
+        self, nodes: tuple[NodeFiles, ...], stopping: Stopping, pipe: int, log_level: str, log_format: str
+    ) -> None:
         self._nodes, self.stopping, self._pipe = nodes, stopping, pipe
+        self._logging = ["--log-level", log_level, "--log-format", log_format]
+        self._in_text = log_format == "text"
         self._serving: dict[int, asyncio.Future[str]] = {}
 
     @property
@@ -142,7 +146,9 @@ class Nodes:
 
     async def _once(self, node: NodeFiles) -> int:
         child = await self.stopping.run(
-            ["broker", "--config", str(node.properties), "--json"], self._pipe, output=asyncio.subprocess.PIPE
+            ["broker", "--config", str(node.properties), "--json", *self._logging],
+            self._pipe,
+            output=asyncio.subprocess.PIPE,
         )
         reading = asyncio.ensure_future(self._read(node, child))
         try:
@@ -162,7 +168,7 @@ class Nodes:
                 else:
                     tell(f"node {node.node_id} serves again")
                 continue
-            sys.stderr.write(f"node {node.node_id}: {line.decode(errors='replace')}")
+            sys.stderr.write((f"node {node.node_id}: " if self._in_text else "") + line.decode(errors="replace"))
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -195,8 +201,8 @@ class Nodes:
 
 
 @contextlib.asynccontextmanager
-async def running(nodes: tuple[NodeFiles, ...]) -> AsyncIterator[Nodes]:
+async def running(nodes: tuple[NodeFiles, ...], *, log_level: str, log_format: str) -> AsyncIterator[Nodes]:
     with Stopping() as stopping, parent_pipe() as pipe:
-        started = Nodes(nodes, stopping, pipe)
+        started = Nodes(nodes, stopping, pipe, log_level, log_format)
         async with started.running():
             yield started

@@ -9,14 +9,19 @@ ends when its supervisor dies: it holds the read end of a pipe whose other end o
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import typer
+
+from busway.cli.logs import logs_json
+
+logger = logging.getLogger("busway.cli")
 
 WORKER: Final = "BUSWAY_WORKER"
 """Environment variable of a worker: its number, from 0."""
@@ -41,13 +46,20 @@ class Command:
     bootstrap: str | None
     registry_url: str | None
     log_level: str
+    log_format: str = "text"
     wait_s: float = 0.0
     instance: str | None = None
 
     @property
+    def environment(self) -> dict[str, str]:
+        """The registry's address, which may have a password: every user of the machine can read arguments."""
+        return {} if self.registry_url is None else {"BUSWAY_SCHEMA_REGISTRY": self.registry_url}
+
+    @property
     def arguments(self) -> list[str]:
-        given = {"--http": self.http, "-b": self.bootstrap, "-r": self.registry_url, "--log-level": self.log_level}
+        given = {"--http": self.http, "-b": self.bootstrap, "--log-level": self.log_level}
         given["--instance"] = self.instance
+        given["--log-format"] = self.log_format if self.log_format != "text" else None
         options = [part for name, value in given.items() if value is not None for part in (name, value)]
         options += ["--wait", str(self.wait_s)] if self.wait_s else []
         return ["run", self.target, *options, *(["--insecure"] if self.insecure else [])]
@@ -57,8 +69,8 @@ class Stopping:
     """Handler of SIGINT and SIGTERM. The first is forwarded to the children, the second kills them."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        self.number = signal.SIGTERM
+        self.asked: asyncio.Event = asyncio.Event()
+        self.number: signal.Signals = signal.SIGTERM
         self._children: set[asyncio.subprocess.Process] = set()
 
     def __enter__(self) -> "Stopping":
@@ -82,16 +94,23 @@ class Stopping:
             self._signal(signal.SIGTERM)
 
     async def run(
-        self, arguments: Sequence[str], parent_pipe: int, worker: int | None = None, output: int | None = None
+        self,
+        arguments: Sequence[str],
+        parent_pipe: int,
+        *,
+        environment: Mapping[str, str] | None = None,
+        worker: int | None = None,
+        output: int | None = None,
     ) -> "Child":
         """Run the `busway` command.
 
         Args:
+            environment: variables beside this process's.
             output: asyncio.subprocess.PIPE gives standard output and errors to the caller.
         """
-        environment = {**os.environ, _LIFELINE: str(parent_pipe)}
+        variables = {**os.environ, **(environment or {}), _LIFELINE: str(parent_pipe)}
         if worker is not None:
-            environment[WORKER] = str(worker)
+            variables[WORKER] = str(worker)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "busway.cli", *arguments),
@@ -99,7 +118,7 @@ class Stopping:
             stdout=output,
             stderr=None if output is None else asyncio.subprocess.STDOUT,
             limit=_LINE_BYTES_MAX,
-            env=environment,
+            env=variables,
             pass_fds=(parent_pipe,),
             start_new_session=True,
         )
@@ -179,7 +198,8 @@ async def _keep(command: Command, number: int, stopping: Stopping, pipe: int) ->
     loop = asyncio.get_running_loop()
     while True:
         started_s = loop.time()
-        code = await (await stopping.run(command.arguments, pipe, number)).ended()
+        child = await stopping.run(command.arguments, pipe, environment=command.environment, worker=number)
+        code = await child.ended()
         if stopping.asked.is_set():
             return 0 if code == 0 else 1
         failures = 1 if loop.time() - started_s >= STEADY_S else failures + 1
@@ -195,7 +215,11 @@ async def _keep(command: Command, number: int, stopping: Stopping, pipe: int) ->
 
 
 def tell(text: str) -> None:
-    typer.echo(f"busway: {text}", err=True)
+    """Write a line to standard error, in the format of logs."""
+    if logs_json():
+        logger.warning("%s", text)
+    else:
+        typer.echo(f"busway: {text}", err=True)
 
 
 def shown(code: int) -> str:

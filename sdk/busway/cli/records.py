@@ -20,6 +20,7 @@ import typer
 
 from busway.admin.admin import Admin
 from busway.cli.decoding import Decoder, headers_shown
+from busway.cli.logs import LogFormat, LogLevel, log_to_stderr
 from busway.cli.output import (
     BOOTSTRAP,
     REGISTRY_URL,
@@ -173,6 +174,8 @@ def consume(
     ] = False,
     bootstrap: Bootstrap = BOOTSTRAP,
     registry_url: RegistryUrl = REGISTRY_URL,
+    log_level: LogLevel = "warning",
+    log_format: LogFormat = "text",
     as_json: AsJson = False,
 ) -> None:
     """Print the values of records, after topic and tab if there are several topics; with --json whole records."""
@@ -180,6 +183,7 @@ def consume(
         raise CommandFailed("--since and --from-beginning name two start positions; give one")
     if group is not None and (since is not None or until_end):
         raise CommandFailed("--since and --until-end read without a group; leave --group out")
+    log_to_stderr(log_level, log_format)
 
     async def work() -> None:
         await _check_there(bootstrap, topics)

@@ -7,7 +7,6 @@ Not here: the servers, which are extras.
 import asyncio
 import contextlib
 import importlib
-import logging
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from busway.cli.logs import LogFormat, LogLevel, log_to_stderr
 from busway.cli.nodes import NODES_MAX, check_folder, files_of, prepare, settings_of
 from busway.cli.nodes import running as nodes_running
 from busway.cli.output import AsJson, CommandFailed, write_json
@@ -27,6 +27,8 @@ from busway.net.signals import until_signal
 
 HOME: Final = Path(".busway")
 """Default data folder, shared by all three so that each finds the others' data."""
+LOG_LEVEL: Final = "warning"
+"""Default log level of servers."""
 Data = Annotated[Path, typer.Option("--data", help="Folder for all data.")]
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Listen beyond this machine without authentication: the network is trusted.")
@@ -53,6 +55,8 @@ def up(
         int | None,
         typer.Option("--nodes", help="Start a cluster of so many brokers, each in a process, on ports from --port on."),
     ] = None,
+    log_level: LogLevel = LOG_LEVEL,
+    log_format: LogFormat = "text",
     as_json: AsJson = False,
 ) -> None:
     """Start a broker, or several, and a schema registry; Ctrl-C stops them."""
@@ -66,7 +70,7 @@ def up(
         )
     from busway_bus import cli_entry as bus
 
-    _log_to_stderr()
+    log_to_stderr(log_level, log_format)
 
     async def main() -> None:
         make_home(data)
@@ -80,7 +84,7 @@ def up(
         brokers = (
             _broker(bus, data, {"listeners": f"PLAINTEXT://{host}:{port}", **settings})
             if nodes is None
-            else _brokers(bus, data, nodes, host=host, port=port, settings=settings)
+            else _brokers(bus, data, nodes, host=host, port=port, settings=settings, log=(log_level, log_format))
         )
         async with brokers as (bootstrap_servers, stopped):
             if not as_json:
@@ -124,7 +128,7 @@ async def _broker(bus: Any, data: Path, settings: dict[str, str]) -> AsyncIterat
 
 @contextlib.asynccontextmanager
 async def _brokers(
-    bus: Any, data: Path, count: int, *, host: str, port: int, settings: dict[str, str]
+    bus: Any, data: Path, count: int, *, host: str, port: int, settings: dict[str, str], log: tuple[str, str]
 ) -> AsyncIterator[tuple[str, "asyncio.Future[Any]"]]:
     """Run the brokers of a cluster; yield their addresses, and a future of the end."""
     files = files_of(data, count)
@@ -142,7 +146,7 @@ async def _brokers(
                 overrides=settings,
             ),
         )
-        async with nodes_running(files) as started:
+        async with nodes_running(files, log_level=log[0], log_format=log[1]) as started:
             yield started.bootstrap_servers, asyncio.ensure_future(started.stopping.asked.wait())
     finally:
         for each in (*held, *held_for_controllers):
@@ -191,12 +195,14 @@ def broker(
     override: Override = None,
     data: Annotated[Path | None, typer.Option("--data", help="Data directory: the setting log.dirs.")] = None,
     insecure: Insecure = False,
+    log_level: LogLevel = LOG_LEVEL,
+    log_format: LogFormat = "text",
     as_json: AsJson = False,
 ) -> None:
     """Start a broker with Kafka's settings; a new data directory is formatted automatically."""
     from busway_bus import cli_entry as bus
 
-    _log_to_stderr()
+    log_to_stderr(log_level, log_format)
 
     def started(node: Any) -> None:
         if as_json:
@@ -232,6 +238,8 @@ def registry(
         str, typer.Option("--compatibility", help="Compatibility level of subjects without one.")
     ] = "BACKWARD",
     insecure: Insecure = False,
+    log_level: LogLevel = LOG_LEVEL,
+    log_format: LogFormat = "text",
     as_json: AsJson = False,
 ) -> None:
     """Start a schema registry with Confluent's REST API; its default database is that of `busway up` in ./.busway."""
@@ -241,7 +249,7 @@ def registry(
     if not database:
         make_home(HOME, "--database URL keeps it elsewhere")
         database = f"sqlite+aiosqlite:///{HOME / 'registry.db'}"
-    _log_to_stderr()
+    log_to_stderr(log_level, log_format)
 
     async def main() -> None:
         settings = package.RegistryConfig(
@@ -262,9 +270,3 @@ def registry(
             await stopped
 
     serve(package.run, main, package.CANNOT_START)
-
-
-def _log_to_stderr() -> None:
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )

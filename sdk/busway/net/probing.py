@@ -11,9 +11,9 @@ from busway.net.clock import REAL_TIME
 
 
 async def is_refused(host: str, port: int, timeout_s: float) -> bool:
-    """Whether connections are refused: nobody listens, on any address of the host.
+    """Whether connections are refused: no process listens, on any address of the host.
 
-    False if nobody answers: the network may be cut.
+    False without an answer: the network may be cut.
     """
     try:
         async with REAL_TIME.timeout(timeout_s):

@@ -5,6 +5,7 @@ Not here: tokens of a user's function (`busway.net.sasl`), sending them (`mechan
 """
 
 import base64
+import http.client
 import json
 import ssl
 import urllib.error
@@ -64,6 +65,7 @@ def request_token(options: SecurityOptions) -> Token:
         with opener.open(request, timeout=_TIMEOUT_S) as answer:
             body = answer.read(_ANSWER_BYTES_MAX)
     except urllib.error.HTTPError as problem:
+        problem.close()
         if problem.code >= 500 or problem.code == 429:
             raise ConnectionFailed(f"the token endpoint {shown} answered {problem.code}; it may work later") from None
         raise AuthenticationFailed(
@@ -72,6 +74,10 @@ def request_token(options: SecurityOptions) -> Token:
     except (OSError, ssl.SSLError) as problem:
         reason = problem.reason if isinstance(problem, urllib.error.URLError) else problem
         raise ConnectionFailed(f"the token endpoint {shown} cannot be reached: {reason}") from None
+    except http.client.HTTPException as problem:
+        raise ConnectionFailed(
+            f"the token endpoint {shown} does not speak HTTP ({type(problem).__name__}); check its address and port"
+        ) from None
     try:
         fields = json.loads(body)
         token, lifetime_s = fields["access_token"], float(fields.get("expires_in") or 0)

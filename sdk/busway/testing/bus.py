@@ -6,10 +6,8 @@ Not here: the app's time (`clock`), killing the app at a step (`crash`).
 
 import asyncio
 import contextlib
-import logging
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import AsyncIterator, Generator, Mapping
+from typing import Any, Final, TypeVar
 
 from busway.admin.admin import Admin, NewTopic
 from busway.admin.missing import create_missing
@@ -21,11 +19,10 @@ from busway.app.model.topic import BadDeclaration, ConsumerRecord, Topic
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
 from busway.errors import BuswayError, NotRunning
-from busway.extras import need
-from busway.net.machine import current_machine
 from busway.producer.producer import Producer
 from busway.security.options import PLAINTEXT
 from busway.testing.clock import Clock, ClockName, ManualTime, SkippedTime
+from busway.testing.cluster import Broker, Cluster, running_cluster
 from busway.testing.crash import Probe, first_of
 from busway.testing.dead_letter import DeadLetter, dead_letter_of
 from busway.testing.frozen_time import frozen_time
@@ -36,56 +33,9 @@ from busway_protocol.records.builder import Headers
 K = TypeVar("K")
 V = TypeVar("V")
 SETTLE_S: Final = 20.0
-NODES_MAX: Final = 7
 _LOOK_S: Final = 0.005
 """Interval of polling whether records have reached the app."""
-_CHATTY: Final = ("httpx2", "httpcore2", "uvicorn", "uvicorn.error", "uvicorn.access", "alembic")
 _EARLIEST, _LATEST = -2, -1
-
-
-class Broker(Protocol):
-    """The broker of a test bus, or its nodes. They may be stopped and started under the app."""
-
-    @property
-    def node_ids(self) -> Sequence[int]:
-        """The ids of all nodes."""
-
-    async def start(self) -> None:
-        """Start all nodes on the same ports with the same data."""
-
-    async def stop(self) -> None:
-        """Stop all nodes cleanly."""
-
-    async def crash(self) -> None:
-        """Kill all nodes, as processes are killed."""
-
-    async def kill(self, node_id: int) -> None:
-        """Kill one node, as a process is killed."""
-
-    async def restart(self, node_id: int) -> None:
-        """Start a killed node on the same port with the same data."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
-    """Addresses and nodes of a test bus."""
-
-    bootstrap_servers: str
-    schema_registry: str
-    broker: Broker
-
-    @property
-    def node_ids(self) -> Sequence[int]:
-        """The ids of the nodes, from 1 on."""
-        return self.broker.node_ids
-
-    async def kill(self, node_id: int) -> None:
-        """Kill a node, as a process is killed. The others of `nodes=3` go on."""
-        await self.broker.kill(node_id)
-
-    async def restart(self, node_id: int) -> None:
-        """Start a killed node on the same port with the same data."""
-        await self.broker.restart(node_id)
 
 
 class Crash:
@@ -392,42 +342,6 @@ async def running_test_bus(app: Application, *, clock: ClockName = "skip", nodes
     _refuse_running(app)
     async with running_cluster(nodes) as cluster, bus_on(cluster, app, clock=clock) as bus:
         yield bus
-
-
-@contextlib.asynccontextmanager
-async def running_cluster(nodes: int = 1) -> AsyncIterator[Cluster]:
-    """Run brokers and a registry.
-
-    Args:
-        nodes: 1, or 3 to 7 that form one cluster.
-    """
-    if nodes != 1 and not 3 <= nodes <= NODES_MAX:
-        raise ValueError(f"nodes={nodes}: give 1, or 3 to {NODES_MAX} for a cluster that survives the loss of one")
-    need("registry", "app.test()")
-    from busway_bus.testing.local_cluster import LocalCluster
-    from busway_bus.testing.local_nodes import LocalNodes
-    from busway_registry.config import RegistryConfig
-    from busway_registry.server import RegistryServer
-
-    with _quiet():
-        async with (
-            LocalCluster() if nodes == 1 else LocalNodes(nodes) as broker,
-            RegistryServer(RegistryConfig(port=0, database="memory:"), machine=current_machine()) as registry,
-        ):
-            yield Cluster(bootstrap_servers=broker.bootstrap_servers, schema_registry=registry.url, broker=broker)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Raise noisy libraries' loggers to WARNING; at INFO they log every request."""
-    before = {name: logging.getLogger(name).level for name in _CHATTY}
-    for name in _CHATTY:
-        logging.getLogger(name).setLevel(max(logging.WARNING, before[name]))
-    try:
-        yield
-    finally:
-        for name, level in before.items():
-            logging.getLogger(name).setLevel(level)
 
 
 @contextlib.asynccontextmanager

@@ -20,7 +20,8 @@ import pytest
 
 if TYPE_CHECKING:
     from busway.app.application import Application
-    from busway.testing.bus import Cluster, TestBus
+    from busway.testing.bus import TestBus
+    from busway.testing.cluster import Cluster
 
 
 def pytest_configure(config: pytest.Config) -> None:

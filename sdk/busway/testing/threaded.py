@@ -1,7 +1,7 @@
 """A broker and a registry in a thread, for tests without a running event loop.
 
 Here: the thread and its loop.
-Not here: their start (`bus.running_cluster`).
+Not here: their start (`cluster.running_cluster`).
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
-from busway.testing.bus import Broker, Cluster, running_cluster
+from busway.testing.cluster import Broker, Cluster, running_cluster
 
 START_S: Final = 20.0
 

@@ -16,7 +16,14 @@ from busway_bus.handlers.common.config_entries import broker_entries
 from busway_bus.handlers.common.topic_creation import create_topic
 from busway_bus.kernel.topics import INTERNAL, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction
-from busway_bus.metadata.features import GROUP_VERSION, METADATA_VERSION, SHARE_VERSION, SUPPORTED, TRANSACTION_VERSION
+from busway_bus.metadata.features import (
+    ELR_VERSION,
+    GROUP_VERSION,
+    METADATA_VERSION,
+    SHARE_VERSION,
+    SUPPORTED,
+    TRANSACTION_VERSION,
+)
 from busway_bus.node import Node
 from busway_bus.quorum import metadata_log
 from busway_bus.testing.local_cluster import LocalCluster
@@ -200,7 +207,7 @@ class Refusing:
         self.refuses = 1_000_000
 
     async def write(
-        self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
+        self, marker: EndTransaction, partitions: Collection[tuple[str, int]], **options: Any
     ) -> Mapping[tuple[str, int], ErrorCode]:
         self.asked.append((marker, tuple(partitions)))
         if len(self.asked) > self.refuses:
@@ -352,7 +359,7 @@ async def test_the_next_end_is_carried_out_while_the_last_one_becomes_durable(
             """Writes, and holds the log of transactions from then on."""
 
             async def write(
-                self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
+                self, marker: EndTransaction, partitions: Collection[tuple[str, int]], **options: Any
             ) -> Mapping[tuple[str, int], ErrorCode]:
                 codes = await writer.write(marker, partitions)
                 if not written.is_set():
@@ -413,7 +420,7 @@ async def test_markers_of_another_leadership_do_not_count(
             """Writes nothing the first time, as if the partitions had got the markers from the other broker."""
 
             async def write(
-                self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
+                self, marker: EndTransaction, partitions: Collection[tuple[str, int]], **options: Any
             ) -> Mapping[tuple[str, int], ErrorCode]:
                 markers._writer = writer
                 reached.set()
@@ -447,7 +454,7 @@ class SlowMarkers:
         self.reached, self.go = asyncio.Event(), asyncio.Event()
 
     async def write(
-        self, marker: EndTransaction, partitions: Collection[tuple[str, int]]
+        self, marker: EndTransaction, partitions: Collection[tuple[str, int]], **options: Any
     ) -> Mapping[tuple[str, int], ErrorCode]:
         self.reached.set()
         await self.go.wait()
@@ -655,6 +662,7 @@ async def test_a_new_directory_has_transaction_version_2(cluster: LocalCluster) 
             TRANSACTION_VERSION: 2,
             GROUP_VERSION: 1,
             SHARE_VERSION: 1,
+            ELR_VERSION: 1,
         }
 
 

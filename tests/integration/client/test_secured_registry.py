@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from tests.support import certificates
@@ -26,7 +27,13 @@ async def serving(accepted: str, tls: ssl.SSLContext | None = None) -> AsyncIter
     """An HTTP server that answers those with this Authorization; its address."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        request = (await reader.readuntil(b"\r\n\r\n")).decode()
+        begin = await reader.read(1)
+        if begin == b"\x16":  # a TLS handshake, which a server of HTTP refuses
+            writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+            await writer.drain()
+            writer.close()
+            return
+        request = (begin + await reader.readuntil(b"\r\n\r\n")).decode()
         right = f"authorization: {accepted}\r\n".lower() in request.lower()
         status, body = (
             ("200 OK", b'["orders"]') if right else ("401 Unauthorized", b'{"error_code":401,"message":"who"}')
@@ -69,7 +76,10 @@ async def test_https_with_an_own_ca(authority: Certificates, monkeypatch: pytest
         monkeypatch.setenv("BUSWAY_SCHEMA_REGISTRY_BEARER_AUTH_TOKEN", "t0ken")
         async with RegistryClient(url) as registry:
             assert await registry.request("GET", "/subjects") == ["orders"]
-        for cafile, text in ((authority.other_ca, "verify failed"), ("absent.pem", "absent.pem cannot be used as PEM")):
+        for cafile, text in (
+            (authority.other_ca, "is not trusted here"),
+            ("absent.pem", "absent.pem cannot be used as PEM"),
+        ):
             async with RegistryClient(url, security=RegistrySecurity(ssl_cafile=cafile)) as registry:
                 with pytest.raises(RegistryUnreachable, match=text):
                     await registry.request("GET", "/subjects")
@@ -88,3 +98,29 @@ def test_what_does_not_fit_is_refused_without_the_secret() -> None:
         with pytest.raises(ValueError, match="_") as refused:
             RegistrySecurity(**given)
         assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "issued", "text"),
+    [
+        ("https", {"days": -1}, "its certificate has expired; renew it there, and check this machine's clock"),
+        ("https", {"names": "DNS:elsewhere"}, "its certificate is for another host; give a name in its subjectAltName"),
+        ("http", {}, "the port may be one of TLS: give https://"),
+        ("https", None, "it does not answer with TLS; the port may speak plain HTTP: give http://"),
+    ],
+)
+async def test_a_failed_connection_names_cause_and_remedy(
+    scheme: str, issued: dict[str, Any] | None, text: str, authority: Certificates
+) -> None:
+    """In one line."""
+    tls = None
+    if issued is not None:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(authority.issued("a", **issued))
+    async with serving("", tls) as url:
+        address = f"{scheme}://{url.partition('://')[2]}"
+        async with RegistryClient(address, security=RegistrySecurity(ssl_cafile=authority.ca)) as registry:
+            with pytest.raises(RegistryUnreachable) as failed:
+                await registry.subjects()
+    assert str(failed.value).endswith(text)
+    assert str(failed.value).startswith(f"the schema registry at {address} does not answer: ")

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from busway_bus.controller.controller import Controller, ControllerRequestContext
 from busway_bus.coordinator.group_coordinator import GroupCoordinator
-from busway_bus.coordinator.partition_ends import PartitionEnds
 from busway_bus.coordinator.producer_ids import ProducerIds
 from busway_bus.coordinator.share_group_coordinator import ShareGroups
 from busway_bus.coordinator.share_state_coordinator import ShareCoordinator
@@ -78,7 +77,7 @@ class NodeServices:
     creations: TopicAutoCreator
     scheduler: FairScheduler
     metadata_answers: MetadataAnswers
-    partition_ends: PartitionEnds | None = None
+    partition_ends: "PartitionEnds | None" = None
     forwarding: "Forwarding | None" = None
     large_answers: LargeAnswers = field(default_factory=LargeAnswers)
     requests: RequestCounters = field(default_factory=RequestCounters)
@@ -94,6 +93,13 @@ class NodeServices:
     def check_online(self, topic_id: UUID) -> None:
         """See `LocalPartitions.check_online`."""
         self.replicas.local.check_online(topic_id)
+
+
+class PartitionEnds(Protocol):
+    """The high watermarks of partitions, wherever they are led."""
+
+    async def end(self, topic: str, partition: int) -> int:
+        """Return a partition's high watermark; KafkaError: it is not known now."""
 
 
 class Forwarding(Protocol):

@@ -89,6 +89,16 @@ def test_workers_wait_as_their_supervisor_was_told() -> None:
     assert command.arguments == ["run", "shop:app", "--log-level", "info", "--wait", "60"]
 
 
+def test_workers_take_the_registry_from_the_environment() -> None:
+    """Its address may have a password, which arguments would show to all users of the machine."""
+    address = "http://ann:s3cret@registry:8081"
+    command = Command(
+        target="shop:app", http=None, insecure=False, bootstrap=None, registry_url=address, log_level="info"
+    )
+    assert address not in command.arguments
+    assert command.environment == {"BUSWAY_SCHEMA_REGISTRY": address}
+
+
 def test_workers_belong_to_the_instance_of_their_supervisor() -> None:
     """`--instance` is handed on."""
     command = Command(

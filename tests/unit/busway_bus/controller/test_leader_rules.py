@@ -1,4 +1,4 @@
-"""Any sequence of fencings, ISR changes, reports and elections keeps the rules of leaders.
+"""Any sequence of fencings, ISR changes, reports, moves and elections keeps the rules of leaders.
 
 A model follows who has every committed record. A record is committed when the whole ISR has it, and the ISR has at
 least the minimum: a replica that leaves the ISR later lacks what is committed after it.
@@ -6,7 +6,6 @@ least the minimum: a replica that leaves the ISR later lacks what is committed a
 
 import random
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from tests.support.seeds import seed
@@ -15,12 +14,29 @@ from tests.unit.busway_bus.controller.cluster import SmallCluster
 from busway_bus.controller.elections import PREFERRED, UNCLEAN, BalanceLeaders, ElectLeaders, ElectUncleanLeaders
 from busway_bus.controller.isr_changes import AlterPartition, IsrChange
 from busway_bus.controller.leaders import ReportReplicas
+from busway_bus.controller.reassign import AlterPartitionReassignments, Move
 from busway_bus.metadata.features import has_elr
 from busway_bus.metadata.image import NO_LEADER, RECOVERED, RECOVERING, ClusterImage, PartitionImage
+from busway_protocol.errors import ErrorCode
 
 BROKERS = (1, 2, 3, 4)
 TOPICS = {"t": ((1, 2, 3), (2, 3, 4), (4, 1, 2)), "u": ((3, 1, 4),)}
 STEPS, CLUSTERS = 60, 40
+KINDS = (
+    "fence",
+    "unfence",
+    "unfence",
+    "isr",
+    "isr",
+    "isr",
+    "isr",
+    "elect",
+    "balance",
+    "lost",
+    "restored",
+    "unclean",
+    "move",
+)
 
 
 Key = tuple[str, int]
@@ -54,8 +70,8 @@ class Model:
             if len(partition.isr) >= min_isr:
                 self.committed[key] = logs[partition.leader]
 
-    def check(self, before: ClusterImage, cluster: SmallCluster, *, unclean_allowed: bool, gone: int | None) -> None:
-        """The rules, after a step in which the broker `gone` came back from an unclean shutdown."""
+    def check(self, before: ClusterImage, cluster: SmallCluster, event: "Event", *, unclean_allowed: bool) -> None:
+        """The rules, after a step."""
         for key, partition, _ in partitions(cluster):
             older = before.partition(*key)
             assert older is not None
@@ -64,15 +80,32 @@ class Model:
                 continue
             self.elections += 1
             log, committed = self.logs[key][partition.leader], self.committed.get(key, ())
-            if partition.leader in {*older.isr, *older.elr}:
+            if partition.leader in {*older.isr, *older.elr, *(event.joined if key == event.key else ())}:
                 assert log[: len(committed)] == committed, f"{key}: {partition.leader} lacks committed records"
                 continue
             self.unclean += 1
             assert partition.recovery_state == RECOVERING
             assert partition.isr == (partition.leader,)
-            no_other = {*older.isr, *older.elr} <= {gone} and older.last_known_elr == (partition.leader,)
-            assert unclean_allowed or no_other, f"{key}: {partition.leader} was neither in sync nor eligible"
+            no_other = {*older.isr, *older.elr} <= {event.gone} and older.last_known_elr == (partition.leader,)
+            allowed = unclean_allowed or event.unclean
+            assert allowed or no_other, f"{key}: {partition.leader} was neither in sync nor eligible"
             self.committed[key] = tuple(record for record in committed if record in log)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What a step was.
+
+    Attributes:
+        unclean: it asks for unclean elections.
+        gone: a broker with an unclean shutdown.
+        key, joined: the partition whose leader has these in sync.
+    """
+
+    unclean: bool = False
+    gone: int | None = None
+    key: Key | None = None
+    joined: tuple[int, ...] = ()
 
 
 def partitions(cluster: SmallCluster) -> list[tuple[Key, PartitionImage, int]]:
@@ -100,7 +133,7 @@ def check_shape(partition: PartitionImage, older: PartitionImage, image: Cluster
         assert image.is_active(partition.leader)
 
 
-def isr_change(cluster: SmallCluster, numbers: random.Random, key: Key, partition: PartitionImage) -> Any:
+def isr_change(cluster: SmallCluster, numbers: random.Random, key: Key, partition: PartitionImage) -> AlterPartition:
     """A leader's AlterPartition: a follower that lags leaves, or one that caught up enters."""
     others = [replica for replica in partition.replicas if replica != partition.leader]
     chosen = tuple(sorted({partition.leader, *numbers.sample(others, numbers.randint(0, len(others)))}))
@@ -120,9 +153,9 @@ def isr_change(cluster: SmallCluster, numbers: random.Random, key: Key, partitio
     )
 
 
-def step(cluster: SmallCluster, model: Model, numbers: random.Random) -> tuple[bool, int | None]:
-    """One event; whether it asks for unclean elections, and a broker that had an unclean shutdown."""
-    kind = numbers.choice(["fence", "unfence", "isr", "isr", "isr", "elect", "balance", "lost", "restored", "unclean"])
+def step(cluster: SmallCluster, model: Model, numbers: random.Random) -> Event:
+    """One event."""
+    kind = numbers.choice(KINDS)
     broker = numbers.choice(BROKERS)
     if kind == "fence":
         cluster.fence(broker)
@@ -131,28 +164,43 @@ def step(cluster: SmallCluster, model: Model, numbers: random.Random) -> tuple[b
         for logs in model.logs.values():
             if broker in logs and has_elr(cluster.image.features):  # without, a log is taken at its word
                 logs[broker] = numbers.choice([(), logs[broker]])
-        return False, broker
+        return Event(gone=broker)
     elif kind == "unfence":
         cluster.unfence(broker)
     elif kind == "isr":
         led = [row for row in partitions(cluster) if row[1].leader != NO_LEADER]
         for key, partition, _ in numbers.sample(led, min(len(led), 1)):
-            (reply,) = cluster.run(isr_change(cluster, numbers, key, partition))
-            if isinstance(reply, PartitionImage):  # who enters has fetched everything
-                for replica in reply.isr:
-                    model.logs[key][replica] = model.logs[key][reply.leader]
+            command = isr_change(cluster, numbers, key, partition)
+            (reply,) = cluster.run(command)
+            if isinstance(reply, PartitionImage) or reply.code is ErrorCode.NEW_LEADER_ELECTED:
+                joined = tuple(command.changes[0].brokers)
+                for replica in joined:  # who enters has fetched everything
+                    model.logs[key][replica] = model.logs[key][partition.leader]
+                return Event(key=key, joined=joined)
     elif kind == "elect":
         election = numbers.choice([PREFERRED, PREFERRED, UNCLEAN])
         cluster.run(ElectLeaders(kind=election, partitions=None))
-        return election == UNCLEAN, None
+        return Event(unclean=election == UNCLEAN)
+    elif kind == "move":
+        key, partition, _ = numbers.choice(partitions(cluster))
+        replicas = numbers.choice([None, tuple(numbers.sample(BROKERS, numbers.randint(1, 3)))])
+        cluster.run(AlterPartitionReassignments(moves=(Move(topic=key[0], partition=key[1], replicas=replicas),)))
+        moved, logs = cluster.partition(*key), model.logs[key]
+        for replica in moved.replicas:
+            logs.setdefault(replica, ())
+        if not {*moved.isr} <= {*partition.isr}:  # a cancelled move whose old replicas are out of sync: an unclean one
+            committed = model.committed.get(key, ())
+            model.committed[key] = tuple(record for record in committed if record in logs[moved.isr[0]])
+            return Event(unclean=True, key=key, joined=moved.isr)
     elif kind == "balance":
         cluster.run(numbers.choice([BalanceLeaders(), ElectUncleanLeaders()]))
     else:
         keys = tuple(key for key, partition, _ in partitions(cluster) if numbers.random() < 0.3)
         cluster.run(ReportReplicas(node_id=broker, **{kind: keys}))
-    return False, None
+    return Event()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unclean", [False, True])
 @pytest.mark.parametrize("elr", [False, True])
 def test_leaders_have_everything_committed(elr: bool, unclean: bool) -> None:
@@ -170,8 +218,8 @@ def test_leaders_have_everything_committed(elr: bool, unclean: bool) -> None:
         for _ in range(STEPS):
             model.write(cluster)
             before = cluster.image
-            by_request, gone = step(cluster, model, numbers)
-            model.check(before, cluster, unclean_allowed=unclean or by_request, gone=gone)
+            event = step(cluster, model, numbers)
+            model.check(before, cluster, event, unclean_allowed=unclean)
         elections, unclean_ones = elections + model.elections, unclean_ones + model.unclean
     assert elections > 200
     assert unclean_ones > 20

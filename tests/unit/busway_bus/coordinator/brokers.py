@@ -85,6 +85,8 @@ class Channels:
         await asyncio.sleep(0)
         if node_id in self._brokers.unreachable:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} refuses connections")
+        if node_id in self._brokers.hung:
+            await asyncio.get_running_loop().create_future()
         handler = self._brokers[node_id].handler
         assert handler is not None
         response = await handler(request)
@@ -99,12 +101,14 @@ class Brokers:
     Attributes:
         unreachable: they refuse connections.
         mute: they carry requests out, and their responses are lost.
+        hung: they accept requests and do not answer.
         slow: topics whose followers do not fetch.
     """
 
     def __init__(self, count: int = 3, **properties: str) -> None:
         self.unreachable: set[int] = set()
         self.mute: set[int] = set()
+        self.hung: set[int] = set()
         self.slow: set[str] = set()
         self._brokers = {node_id: Broker(self, node_id, **properties) for node_id in range(1, count + 1)}
         self.image = ClusterImage()

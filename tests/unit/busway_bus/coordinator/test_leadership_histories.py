@@ -1,6 +1,6 @@
 """A runtime on three brokers under any sequence of writes, failovers and brokers that do not know of them.
 
-Every acknowledged write and everything that a reader was told is in the log of the last leader, once; a shard that is served
+Every acknowledged write and everything that a reader got is in the log of the last leader, once; a shard that is served
 is what its broker's log says.
 """
 
@@ -135,7 +135,9 @@ async def carry_out(operations: list[tuple[str, int]]) -> None:
         await brokers.replicate(TOPIC)
         await brokers.runtimes[leader].wait_loaded(within_s=patient(10))
         final = await brokers.runtimes[leader].read(0, lambda shard: dict(shard.numbers))
-        await asyncio.wait_for(asyncio.wait([task for _, task in history.asked] or [asyncio.ensure_future(turn())]), 10)
+        await asyncio.wait_for(
+            asyncio.wait([task for _, task in history.asked] or [asyncio.ensure_future(turn())]), patient(10)
+        )
         history.check_kept(final)
     finally:
         await brokers.close()

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.busway_bus.coordinator.brokers import Brokers
 
 from busway.net.machine import OS
-from busway_bus.coordinator.partition_ends import PartitionEnds
+from busway_bus.coordinator.partition_ends import LeaderEnds
 from busway_bus.handlers import list_offsets
 from busway_bus.kernel.share_state import SharePartitionKey
 from busway_bus.metadata.records import ConfigRecord
@@ -44,7 +44,7 @@ def append(brokers: Brokers, node_id: int, partition: int, count: int) -> None:
     brokers[node_id].replicas.append(brokers.partition(node_id, "data", partition), batch.build())
 
 
-def ends_of(brokers: Brokers) -> PartitionEnds:
+def ends_of(brokers: Brokers) -> LeaderEnds:
     """Of broker 1, with broker 2 answering by its handler."""
 
     async def handle(request: Any) -> Any:
@@ -54,7 +54,7 @@ def ends_of(brokers: Brokers) -> PartitionEnds:
 
     brokers[2].handler = handle
     first = brokers[1]
-    return PartitionEnds(first.replicas, 1, first.channels, image=lambda: first.image, timeout_ms=30_000)
+    return LeaderEnds(first.replicas, 1, first.channels, image=lambda: first.image, timeout_ms=30_000)
 
 
 async def test_ends_are_asked_of_the_leaders(brokers: Brokers) -> None:

@@ -5,13 +5,16 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.support.patience import patient
 from tests.unit.busway_bus.coordinator.brokers import turn
 from tests.unit.busway_bus.coordinator.coordinators import CoordinatedBrokers, until
 
 from busway_bus.coordinator.offset_commit_verification import TransactionalProducer
 from busway_bus.groups.group import Committer
 from busway_bus.groups.offsets import NewOffset
+from busway_bus.kernel.limits import ENDING_AT_ONCE_MAX
 from busway_bus.kernel.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from busway_bus.metadata.records import FenceBrokerRecord
 from busway_bus.transactions.states import State
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.transactions import AddPartitionsToTxnRequest, WriteTxnMarkersRequest
@@ -235,6 +238,31 @@ async def test_a_marker_that_few_replicas_have_is_written_again(brokers: Coordin
     await brokers.at(2).transactions.end("t", identity, commit=True, client_version=0)
     await until(lambda: _markers_sent(brokers, 2) > 1)
     assert state(brokers, 2) is State.PREPARE_COMMIT
+    brokers.at(3).markers._timeout_s = patient(30)
     brokers.slow.clear()
     await until(lambda: state(brokers, 2) is State.COMPLETE_COMMIT)
     assert not unstable(brokers, 3)
+
+
+async def test_a_broker_that_hangs_holds_up_no_other_transactions(brokers: CoordinatedBrokers) -> None:
+    """More wait for it than are ended at a time; those of other brokers end, and these do once others lead its partitions."""
+    await brokers.create("other", [1])
+    coordinator = brokers.at(2).transactions
+
+    async def end(transactional_id: str, partition: tuple[str, int]) -> None:
+        identity = await coordinator.begin(transactional_id, 60_000, None, host="client")
+        await coordinator.add(transactional_id, identity, [partition], client_version=0, host="client")
+        await coordinator.end(transactional_id, identity, commit=True, client_version=0)
+
+    def ended(transactional_id: str) -> bool:
+        return coordinator.transaction(transactional_id)[0].state is State.COMPLETE_COMMIT
+
+    brokers.hung.add(3)
+    many = [f"t{number}" for number in range(ENDING_AT_ONCE_MAX + 20)]
+    await asyncio.gather(*(end(transactional_id, DATA) for transactional_id in many))
+    await end("u", ("other", 0))
+    await until(lambda: ended("u"))
+    assert not any(map(ended, many))
+    await brokers.lead("data", 0, 1)
+    await brokers.apply(FenceBrokerRecord(id=3, epoch=3))
+    await until(lambda: all(map(ended, many)))

@@ -78,6 +78,20 @@ def test_a_clean_stop_is_trusted_once():
     assert (log.end_offset, log.flushed_offset) == (3, 3)
 
 
+def test_the_epoch_of_the_last_registration_is_known_after_any_end():
+    """In Kafka's mark after a clean stop, in a file of Busway's own after a kill."""
+    files = SimFiles()
+    first = start(files)
+    assert (first.last_broker_epoch, first.previous_broker_epoch) == (-1, -1)
+    first.registered(17)
+    killed = start(files)
+    assert (killed.clean, killed.last_broker_epoch, killed.previous_broker_epoch) == (False, 17, -1)
+    killed.registered(18)
+    killed.close()
+    stopped = start(files)
+    assert (stopped.clean, stopped.last_broker_epoch, stopped.previous_broker_epoch) == (True, 18, 18)
+
+
 def test_the_recovery_point_turns_a_hole_into_an_error_and_the_partition_can_be_given_up():
     """Below the checkpoint nothing is cut; an empty directory in its place is the operator's word that the loss is accepted."""
     files = SimFiles()

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.support.patience import patient
 from tests.unit.busway_bus.replication.replica_cluster import TOPIC, ReplicaCluster
 
 from busway_bus.controller.topics import CreateTopics, NewTopic
@@ -142,7 +143,7 @@ def test_a_batch_whose_inspection_outlasts_the_leadership_is_not_written() -> No
         await cluster.until(lambda: not replica.leads)
         earlier.set_result(None)
         with pytest.raises(KafkaError) as refused:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(patient(30)):
                 await appending
         assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert replica.log.end_offset == 2
@@ -360,7 +361,7 @@ def test_a_refusal_names_the_leader() -> None:
 
 
 def test_offsets_are_answered_by_the_leader() -> None:
-    """A follower is told the end of the log, a consumer the high watermark."""
+    """A follower gets the end of the log, a consumer the high watermark."""
 
     async def scenario(cluster: ReplicaCluster) -> None:
         await values(cluster, 3)
