@@ -3,9 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check sim simulate simulate-cases smoke gate full up hostile interop spark compose bench docs docs-serve clean
+.PHONY: demo test check sim simulate simulate-cases package smoke gate full up hostile interop spark compose bench docs docs-serve clean
 
-PYTHON_ALONE := not java and not foreign and not hostile and not spark and not postgres and not compose and not simulation
+PYTHON_ALONE := not java and not foreign and not hostile and not spark and not postgres and not compose and not simulation and not package
 
 demo: $(READY)
 	$(BIN)/busway demo movieflix
@@ -33,6 +33,9 @@ simulate-cases: FIRST ?= $(shell date +%s)
 simulate-cases: $(READY)
 	cd examples/case_studies && $(CURDIR)/$(BIN)/busway simulate gettaxi.simulation:simulation $(if $(SEEDS),--seeds $(SEEDS),--time 60) --first $(FIRST)
 	cd examples/case_studies && $(CURDIR)/$(BIN)/busway simulate mysocialmedia.simulation:simulation $(if $(SEEDS),--seeds $(SEEDS),--time 60) --first $(FIRST)
+
+package: $(READY)
+	$(BIN)/pytest -m package tests/package
 
 smoke: $(READY)
 	$(BIN)/python tools/jars.py kafka

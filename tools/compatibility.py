@@ -30,7 +30,6 @@ OWN_DEFAULTS = (
     "listeners",
     "log.dir",
     "max.connections",
-    "offsets.topic.replication.factor",
 )
 """Broker settings whose default is not Kafka's."""
 HEAD = """# Compatibility with Apache Kafka
@@ -42,7 +41,7 @@ ApiVersions advertises. They equal those of Apache Kafka 4.3.1 except where a no
 |---|---|---|---|
 """
 CONTROLLERS_HEAD = (
-    "A node that is only a controller (`process.roles=controller`) serves on its own listeners:",
+    "A node that is only a controller (`process.roles=controller`), or one of several voters, serves on the listeners of its controller:",
     "",
     "| key | API | versions | not supported |",
     "|---|---|---|---|",
@@ -79,8 +78,8 @@ def page() -> str:
     names = ", ".join(_name(key) for key in sorted(ON_CONTROLLER_LISTENERS))
     rows += [
         "",
-        "Listeners named by `controller.listener.names` are for tools with `--bootstrap-controller`: "
-        f"they answer {names}. Fetch of the metadata log and the other APIs between voters are not served there: the node is the only voter.",
+        "On a node that is its only voter, listeners named by `controller.listener.names` are for tools with `--bootstrap-controller`: "
+        f"they answer {names}. Fetch of the metadata log and the other APIs between voters are not served there.",
     ]
     rows += [
         "",
@@ -167,7 +166,7 @@ def _features() -> str:
     rows |= {name: f"0 | 0 | {reason}" for name, reason in NOT_SERVED.items()}
     return (
         "\n## Features\n\nA feature that is not served is not finalized: a client that relied on it would be refused later. Kafka 4.3.1 finalizes "
-        "`eligible.leader.replicas.version` and `streams.version` at 1. A feature whose only level is 0 is left out of ApiVersions, as in Kafka; "
+        "`streams.version` at 1. A feature whose only level is 0 is left out of ApiVersions, as in Kafka; "
         "another level is refused by name with the reason. `kafka-features upgrade --release-version` is refused too, because it names "
         "`kraft.version` for each release of Kafka 4. Name the features one by one with `--feature`. Level 2 of `share.version` is Kafka 4.4's.\n\n"
         "| feature | levels | new cluster | not supported |\n|---|---|---|---|\n"

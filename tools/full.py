@@ -28,6 +28,7 @@ def stages(first: int) -> tuple[Stage, ...]:
         Stage(name="hostile", command=("make", "hostile")),
         Stage(name="interop", command=("make", "interop"), environment={"SEED": str(first)}),
         *(Stage(name=f"demo-{case}", command=(".venv/bin/busway", "demo", case), again=True) for case in CASES),
+        Stage(name="package", command=("make", "package"), environment={"BUSWAY_PYTHONS": "all"}),
         Stage(name="docs", command=("make", "docs")),
         Stage(name="spark", command=("make", "spark")),
         Stage(name="compose", command=("make", "compose")),

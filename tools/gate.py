@@ -20,6 +20,7 @@ STAGES: Final = (
     Stage(name="sim", command=("make", "sim", "FIRST=0", "SEEDS=600")),
     Stage(name="sim-shares", command=("make", "sim", "FIRST=0", "SEEDS=60", "ABOUT=shares")),
     Stage(name="simulate", command=("make", "simulate-cases", "FIRST=0", "SEEDS=5")),
+    Stage(name="package", command=("make", "package")),
     Stage(name="smoke", command=("make", "smoke")),
     Stage(name="demo", command=("make", "demo"), again=True),
 )

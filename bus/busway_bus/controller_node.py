@@ -16,26 +16,18 @@ from busway_bus.handlers.for_controllers.services import ControllerServices
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.files import DataDirectory
 from busway_bus.kernel.listener_configs import Endpoint
-from busway_bus.log.checkpoints import META_PROPERTIES, uuid_text
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.os_files import OsFiles
-from busway_bus.log.partition_log import PartitionLog
-from busway_bus.log.store import LogStore, WrongDirectory
-from busway_bus.metadata.features import METADATA_VERSION
-from busway_bus.metadata.records import TOPIC
+from busway_bus.log.store import LogStore
+from busway_bus.nodes.balancing import elect_periodically
+from busway_bus.nodes.fencing import Fencing
+from busway_bus.nodes.formatting import check_formatted
+from busway_bus.nodes.quorum_member import QuorumMember
 from busway_bus.quorum.driver import QuorumDriver
-from busway_bus.quorum.election_file import ElectionFile
-from busway_bus.quorum.metadata_log import MetadataLog
-from busway_bus.quorum.metadata_snapshots import MetadataSnapshots, SnapshotLimits
-from busway_bus.quorum.peers import Peers
-from busway_bus.quorum.ready import CommittedRecordsLost
-from busway_bus.quorum.settings import QuorumSettings
-from busway_bus.quorum.snapshot_download import SnapshotDownload
-from busway_bus.quorum.voters import ReplicaKey, VoterSet
+from busway_bus.quorum.local_controller import LocalController
 from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.server.dispatch import Routes
 from busway_bus.server.listener import Listeners
-from busway_protocol.errors import KafkaError
 from busway_protocol.machine import Machine
 
 logger = logging.getLogger("busway.controller")
@@ -44,8 +36,6 @@ _ROUTES: Final = Routes(HANDLERS)
 _SWEEP_S: Final = 1.0
 _SNAPSHOT_S: Final = 60.0
 """Interval of checks whether the last metadata snapshot is too old."""
-_FORMAT_S: Final = 0.5
-"""Interval of checks whether this node leads an empty log."""
 
 
 class ControllerNode:
@@ -64,6 +54,7 @@ class ControllerNode:
         self._flusher = Flusher(self._disk_failed)
         self._driver: QuorumDriver | None = None
         self._services: ControllerServices | None = None
+        self._fencing: Fencing | None = None
         self._chores: list[asyncio.Task[None]] = []
         self.failed: asyncio.Event = asyncio.Event()
         """Set on a disk failure or a loss of committed records. The node responds no more and should be stopped."""
@@ -92,29 +83,39 @@ class ControllerNode:
         self._files = self._open_files(self.config.data_dir)
         try:
             await self._listeners.bind()
-            self._check_formatted(self._files)
+            check_formatted(self.config, self._files, self._machine)
             self._store = LogStore(self._files, node_id=self.config.node_id, new_ids=self._machine.uuid4)
-            limits = SnapshotLimits(
-                bytes_max=self.config.get("metadata.log.max.record.bytes.between.snapshots"),
-                interval_ms=self.config.get("metadata.log.max.snapshot.interval.ms"),
-                retention_bytes=self.config.get("metadata.max.retention.bytes"),
-                retention_ms=self.config.get("metadata.max.retention.ms"),
-            )
-            metadata = MetadataLog(self._store, self._flusher, self._machine, limits, self._make_driver)
+            member = QuorumMember(self.config, self._store, self._flusher, self._machine, self.failed.set)
+            metadata, self._driver = member.metadata, member.driver
             metadata.allow_snapshots(lambda: False)
-            assert self._driver is not None
+            controller = LocalController(
+                self.config,
+                metadata,
+                self._machine.uuid4,
+                monotonic_s=self._machine.monotonic_s,
+                cluster_id=self._store.identity.cluster_id,
+            )
+            fencing = self._fencing = Fencing(
+                controller,
+                metadata,
+                session_ms=self.config.get("broker.session.timeout.ms"),
+                listener=self.config.inter_broker_listener,
+            )
             self._services = ControllerServices(
                 config=self.config,
                 machine=self._machine,
                 cluster_id=self._store.identity.cluster_id,
                 directory_id=self._store.identity.directory_id,
                 metadata=metadata,
+                controller=controller,
+                liveness=fencing,
                 quorum=self._driver,
                 scheduler=FairScheduler(self._machine),
                 listener=self.config.controller_listeners[0].name,
                 addresses=self.config.voters,
+                controller_advertised=self._listeners.controller_advertised,
             )
-            self._driver.begin(metadata)  # before the first request
+            member.begin()  # before the first request
             await self._listeners.serve(self._services, self._files.connections_max())
         except BaseException:
             await self._listeners.close()
@@ -127,67 +128,14 @@ class ControllerNode:
         chores: list[Coroutine[Any, Any, None]] = [
             _every(_SWEEP_S, self._listeners.sweep),
             _every(_SNAPSHOT_S, metadata.maintain),
-            self._format(),
+            member.format(),
+            fencing.watch_sessions(),
+            fencing.watch_connections(),
+            elect_periodically(controller, metadata, self.config),
         ]
         self._chores = [asyncio.ensure_future(chore) for chore in chores]
         endpoints = ", ".join(f"{endpoint.name} {endpoint.address}" for endpoint in self.advertised.values())
         logger.info("controller %d serves %s from %s", self.config.node_id, endpoints, self.config.data_dir)
-
-    def _check_formatted(self, files: DataDirectory) -> None:
-        """Check for a cluster id. The controllers share it, so none can generate it.
-
-        Raises:
-            WrongDirectory: it is missing.
-        """
-        if len(self.config.voters) > 1 and files.read_bytes(META_PROPERTIES) is None:
-            cluster_id = uuid_text(self._machine.uuid4())
-            raise WrongDirectory(
-                f"{META_PROPERTIES} is missing from the data directory. The controllers of a cluster share its id: write the lines version=1, "
-                f"cluster.id={cluster_id} and node.id={self.config.node_id} there, and the same cluster.id in those of the others"
-            )
-
-    def _make_driver(self, partition_log: PartitionLog, snapshots: MetadataSnapshots) -> QuorumDriver:
-        assert self._store is not None
-        store, identity = self._store, self._store.identity
-        settings = self._settings()
-        self._driver = QuorumDriver(
-            me=ReplicaKey(identity.node_id, identity.directory_id),
-            voters=VoterSet.fixed(self.config.voters),
-            partition_log=partition_log,
-            truncate=lambda offset: store.truncate((TOPIC, 0), offset, self._machine.wall_ms()),
-            restart=lambda offset: store.restart((TOPIC, 0), offset, self._machine.wall_ms()),
-            snapshots=snapshots,
-            download=SnapshotDownload(store.files, f"{TOPIC}-0", snapshots),
-            election_file=ElectionFile(store.files, f"{TOPIC}-0"),
-            flusher=self._flusher,
-            machine=self._machine,
-            transport=Peers(identity.node_id, self.config.voters, settings.request_timeout_ms),
-            settings=settings,
-            cluster_id=identity.cluster_id,
-            on_lost=self._lost,
-        )
-        return self._driver
-
-    def _settings(self) -> QuorumSettings:
-        get = self.config.get
-        return QuorumSettings(
-            election_timeout_ms=get("controller.quorum.election.timeout.ms"),
-            fetch_timeout_ms=get("controller.quorum.fetch.timeout.ms"),
-            election_backoff_max_ms=get("controller.quorum.election.backoff.max.ms"),
-            request_timeout_ms=get("controller.quorum.request.timeout.ms"),
-            retry_backoff_ms=get("controller.quorum.retry.backoff.ms"),
-            fetch_max_bytes=get("controller.quorum.fetch.max.bytes"),
-            fetch_snapshot_max_bytes=get("controller.quorum.fetch.snapshot.max.bytes"),
-        )
-
-    async def _format(self) -> None:
-        """Write the features of a new cluster, once this node leads it."""
-        metadata = self.services.metadata
-        while METADATA_VERSION not in metadata.image.features:
-            await asyncio.sleep(_FORMAT_S)
-            if metadata.writer.leading:
-                with contextlib.suppress(KafkaError):  # another may lead by now; the writer logs disk errors
-                    await metadata.format()
 
     async def stop(self, *, clean: bool = True) -> None:
         """Resign, close the listeners, leave the data for a clean start.
@@ -201,6 +149,8 @@ class ControllerNode:
             with contextlib.suppress(asyncio.CancelledError):
                 await chore
         self._chores = []
+        if self._fencing is not None:
+            self._fencing.close()
         if self._driver is not None and clean:
             await self._driver.resign()
         await self._listeners.close(finish=False)
@@ -221,9 +171,6 @@ class ControllerNode:
 
     def _disk_failed(self, problem: OSError) -> None:
         logger.critical("the disk under %s failed: %s; nothing is answered any more", self.config.data_dir, problem)
-        self.failed.set()
-
-    def _lost(self, _: CommittedRecordsLost) -> None:
         self.failed.set()
 
 

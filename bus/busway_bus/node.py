@@ -1,56 +1,40 @@
 """One broker node: the composition root.
 
 Here: building, starting and stopping the parts in order, periodic maintenance.
-Not here: the parts.
+Not here: the parts; the node's place in its cluster (`nodes.alone`, `nodes.cluster_member`).
 """
 
 import asyncio
 import contextlib
-import functools
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from uuid import UUID
 
 from busway.extras import need
 from busway.net import listening as http_listening
 from busway.net.machine import OS
-from busway_bus.controller.brokers import RegisterBroker, addresses
-from busway_bus.controller.controller import ITSELF, Controller
-from busway_bus.controller.leaders import BeginEpochs
-from busway_bus.coordinator.group_coordinator import LOAD_GRACE_S, GroupCoordinator
-from busway_bus.coordinator.marker_writer import LocalMarkerWriter
-from busway_bus.coordinator.producer_ids import ProducerIds
-from busway_bus.coordinator.share_group_coordinator import ShareGroups
-from busway_bus.coordinator.share_state_coordinator import ShareCoordinator
-from busway_bus.coordinator.transaction_coordinator import TransactionCoordinator
+from busway_bus.controller.brokers import RegisterBroker
+from busway_bus.coordinator.group_coordinator import LOAD_GRACE_S
 from busway_bus.handlers.common.context import NodeServices
-from busway_bus.handlers.common.metadata_responses import MetadataAnswers
-from busway_bus.handlers.common.topic_auto_creation import TopicAutoCreator
-from busway_bus.handlers.common.topic_creation import create_dead_letter_topic, create_topic
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.files import DataDirectory
 from busway_bus.kernel.limits import METRICS_CONNECTIONS_MAX, STOP_WAIT_MS
 from busway_bus.kernel.listener_configs import Endpoint
-from busway_bus.kernel.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.os_files import OsFiles
 from busway_bus.log.store import LogStore
-from busway_bus.metadata.features import SUPPORTED, TRANSACTION_VERSION
-from busway_bus.metadata.group_settings import group_settings
+from busway_bus.metadata.features import SUPPORTED
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT
 from busway_bus.monitoring.states import LOADING, RUNNING, STOPPING
-from busway_bus.quorum.local_controller import LocalController
-from busway_bus.quorum.metadata_log import MetadataLog
-from busway_bus.quorum.metadata_snapshots import SnapshotLimits
-from busway_bus.replication.fetch_sessions import FetchSessions
-from busway_bus.replication.local_partitions import LocalPartitions
+from busway_bus.nodes.alone import Alone
+from busway_bus.nodes.formatting import check_formatted
+from busway_bus.nodes.member import Member
+from busway_bus.nodes.services import ServicesBuilder
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.scheduling.fair_share import FairScheduler
+from busway_bus.server.dispatch import CLUSTERED_BROKER
 from busway_bus.server.listener import CannotListen, Listeners
-from busway_bus.share.dead_letters import DeadLetters
-from busway_bus.share.manager import SharePartitions
-from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
 
 logger = logging.getLogger("busway.node")
@@ -66,7 +50,7 @@ _REOPEN_S = 5.0
 
 
 class Node:
-    """A broker that is its own controller.
+    """A broker: its own controller, one of several nodes of both roles, or beside controllers.
 
     Args:
         machine: clocks, ids and randomness for everything below. Timers, connections and threads are the running event
@@ -80,20 +64,18 @@ class Node:
         self.config = config
         self._machine = machine
         self._open_files = files
-        self._listeners = Listeners(config)
+        self._listeners = _listeners(config)
         self._files: DataDirectory | None = None
         self._store: LogStore | None = None
         self._flusher = Flusher(self._disk_failed)
         self._services: NodeServices | None = None
-        self._controller: Controller
-        self._registered = False
-        self._warned: set[str] = set()
+        self._member: Member | None = None
+        self._closing: Sequence[Callable[[], None]] = ()
         self._chores: list[asyncio.Task[None]] = []
         self._monitoring = contextlib.AsyncExitStack()
         self._state = LOADING
         self.metrics_url: str | None = None
         """The address of metrics and health, if `metrics.listener` is set."""
-        self._reports = asyncio.Event()
         self.failed: asyncio.Event = asyncio.Event()
         """Set on a disk failure. The node acknowledges nothing more and should be stopped."""
 
@@ -122,103 +104,40 @@ class Node:
         self._files = self._open_files(self.config.data_dir)
         try:
             await self._listeners.bind()
+            if self.config.is_clustered:
+                check_formatted(self.config, self._files, self._machine)
             self._store = LogStore(self._files, node_id=self.config.node_id, new_ids=self._machine.uuid4)
-            metadata = MetadataLog(self._store, self._flusher, self._machine, self._snapshot_limits())
-            await metadata.format()
-            for line in self._store.settle(_partitions(metadata.image), metadata.removed).lines():
+            member = self._member = self._make_member(self._files, self._store)
+            await member.join()
+            images = member.images
+            for line in self._store.settle(_partitions(images.image), member.removed).lines():
                 logger.warning("%s: %s", self.config.data_dir, line)
             scheduler = FairScheduler(self._machine)
             replicas = ReplicaManager(self.config, self._store, self._flusher, scheduler, self._machine)
-            metadata.allow_snapshots(lambda: replicas.local.undeleted)
-            await metadata.subscribe(replicas.local.follow)
-            self._controller, self._registered = LocalController(self.config, metadata, self._machine.uuid4), False
-            if not self._store.clean:
-                await self._begin_epochs(replicas)
-            await self._register(metadata.image)
-            await self._report(replicas.local)
-            metadata.watch(lambda: self._reports.set() if replicas.local.report() else None)
-            groups = GroupCoordinator(
-                self.config,
-                replicas,
-                self._machine,
-                create_topic=functools.partial(self._create_internal, OFFSETS_TOPIC),
-                cluster=lambda: metadata.image,
-            )
-            markers = LocalMarkerWriter(replicas, groups)
-            producer_ids = ProducerIds(self._controller, self.config.node_id, lambda: metadata.image)
-            transactions = TransactionCoordinator(
-                self.config,
-                replicas,
-                self._machine,
-                create_topic=functools.partial(self._create_internal, TRANSACTIONS_TOPIC),
-                image=lambda: metadata.image.topics.get(TRANSACTIONS_TOPIC),
-                exists=lambda topic, partition: metadata.image.partition(topic, partition) is not None,
-                version=lambda: metadata.image.features.get(TRANSACTION_VERSION, 0),
-                new_producer_id=producer_ids.take,
-                writer=markers,
-            )
-            replicas.verifications.verifier = transactions
-            settings = group_settings(self.config, lambda: metadata.image)
-            share_states = ShareCoordinator(
-                self.config,
-                replicas,
-                self._machine,
-                create_topic=functools.partial(self._create_internal, SHARE_STATE_TOPIC),
-                image=lambda: metadata.image.topics.get(SHARE_STATE_TOPIC),
-                exists=lambda topic_id, partition: metadata.image.partition_by_id(topic_id, partition) is not None,
-            )
-            share_groups = ShareGroups(self.config, groups, share_states, self._machine, setting=settings)
-            shares = SharePartitions(
-                replicas,
-                self._machine,
-                persister=share_states,
-                setting=settings,
-                letters=DeadLetters(
-                    self.config,
-                    replicas,
-                    self._machine,
-                    image=lambda: metadata.image,
-                    setting=settings,
-                    create_topic=lambda name: create_dead_letter_topic(self.services, name),
-                ),
-                sessions_max=self.config.get("group.share.max.share.sessions"),
-            )
-            share_states.reinitialized = shares.reinitialized
-            await metadata.subscribe(share_states.follow)
-            await metadata.subscribe(share_groups.follow)
-            self._services = NodeServices(
-                config=self.config,
-                machine=self._machine,
-                volume=self._files.volume,
-                cluster_id=self._store.identity.cluster_id,
-                directory_id=self._store.identity.directory_id,
-                controller_advertised=self._listeners.controller_advertised,
-                metadata=metadata,
-                controller=self._controller,
-                replicas=replicas,
-                creations=TopicAutoCreator(),
-                metadata_answers=MetadataAnswers(),
-                scheduler=scheduler,
-                sessions=FetchSessions(self.config.get("max.incremental.fetch.session.cache.slots")),
-                groups=groups,
-                transactions=transactions,
-                share_states=share_states,
-                share_groups=share_groups,
-                markers=markers,
-                producer_ids=producer_ids,
-                shares=shares,
+            member.metadata.allow_snapshots(lambda: replicas.local.undeleted)
+            await images.subscribe(replicas.local.follow)
+            await member.opened(replicas)
+            builder = ServicesBuilder(self.config, self._machine, member, replicas, scheduler)
+            self._closing = builder.closing
+            self._services = await builder.build(
+                self._files, self._store.identity, self._listeners.controller_advertised
             )
             await self._serve_metrics(self._services)
-            loading = (groups.runtime, transactions.runtime, share_states.runtime)
+            services = self._services
+            loading = (services.groups.runtime, services.transactions.runtime, services.share_states.runtime)
             for runtime in loading:
-                metadata.watch(runtime.follow)
+                images.watch(runtime.follow)
                 runtime.load()
             await asyncio.gather(*(runtime.wait_loaded(within_s=LOAD_GRACE_S) for runtime in loading))
             reserved = METRICS_CONNECTIONS_MAX if self.metrics_url is not None else 0
+            member.following()
             await self._listeners.serve(self._services, self._files.connections_max() - reserved)
+            await member.serving()
         except BaseException:
             await self._monitoring.aclose()
-            await self._listeners.close()
+            await self._listeners.close(finish=False)
+            if self._member is not None:
+                await self._member.close(drain=False)
             if self._store is not None:
                 self._store.close(clean=False)
             self._release()
@@ -249,61 +168,20 @@ class Node:
         except http_listening.CannotListen as problem:
             raise CannotListen(str(problem)) from None
 
-    async def _begin_epochs(self, replicas: ReplicaManager) -> None:
-        """Start new leader epochs after an unclean stop; see `ReplicaManager.may_have_lost`.
+    def _make_member(self, files: DataDirectory, store: LogStore) -> Member:
+        if not self.config.is_clustered:
+            return Alone(self.config, store, self._flusher, self._machine, self._registration)
+        from busway_bus.nodes.cluster_member import ClusterMember  # keeps the start of a node alone short
 
-        Raises:
-            OSError: they cannot be written, so clients would not notice losses.
-        """
-        try:
-            await self._controller.request(BeginEpochs(partitions=tuple(replicas.may_have_lost())), ITSELF)
-        except KafkaError as problem:
-            raise OSError(f"the start after a kill cannot be written down: {problem}") from problem
-
-    async def _register(self, image: ClusterImage) -> None:
-        """Register with the controller; retry later with unchanged addresses.
-
-        Raises:
-            OSError: it cannot write, and they have changed.
-        """
-        registration = self._registration()
-        try:
-            await self._controller.request(registration, ITSELF)
-        except KafkaError as problem:
-            registered = image.brokers.get(self.config.node_id)
-            if registered is None or registered.addresses != addresses(registration):
-                text = f"this broker cannot be registered under other addresses than before: {problem}"
-                raise OSError(text) from problem
-            self._postponed("this start cannot be registered yet, and is tried again: %s", problem)
-        else:
-            self._registered = True
-
-    async def _report(self, local: LocalPartitions) -> None:
-        report = local.report()
-        if report is not None:
-            try:
-                await self._controller.request(report, ITSELF)
-            except KafkaError as problem:
-                self._postponed("which partitions are offline cannot be written down yet: %s", problem)
-
-    def _postponed(self, text: str, problem: KafkaError) -> None:
-        line = text % problem
-        if line not in self._warned:
-            self._warned.add(line)
-            logger.error(line)
-
-    async def _report_changes(self) -> None:
-        while True:
-            await self._reports.wait()
-            self._reports.clear()
-            await self._report(self.services.replicas.local)
-
-    def _snapshot_limits(self) -> SnapshotLimits:
-        return SnapshotLimits(
-            bytes_max=self.config.get("metadata.log.max.record.bytes.between.snapshots"),
-            interval_ms=self.config.get("metadata.log.max.snapshot.interval.ms"),
-            retention_bytes=self.config.get("metadata.max.retention.bytes"),
-            retention_ms=self.config.get("metadata.max.retention.ms"),
+        return ClusterMember(
+            self.config,
+            files,
+            store,
+            flusher=self._flusher,
+            machine=self._machine,
+            listeners=self._listeners,
+            registration=self._registration,
+            on_lost=self.failed.set,
         )
 
     def _registration(self) -> RegisterBroker:
@@ -316,14 +194,6 @@ class Node:
             directories=(self._store.identity.directory_id,),
             features=tuple((name, lowest, highest) for name, (lowest, highest) in SUPPORTED.items()),
         )
-
-    async def _create_internal(self, topic: str) -> None:
-        try:
-            await create_topic(self.services, topic)
-        except KafkaError as problem:
-            # An earlier request continues after its client has gone.
-            if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                raise
 
     def _all_chores(self) -> list[Coroutine[None, None, None]]:
         services, config = self.services, self.config
@@ -351,8 +221,9 @@ class Node:
             config.get("log.flush.offset.checkpoint.interval.ms"),
             config.get("replica.high.watermark.checkpoint.interval.ms"),
         )
+        assert self._member is not None
         return [
-            self._report_changes(),
+            *self._member.chores(),
             every(_SWEEP_S, "closing idle connections", self._listeners.sweep),
             every(_UNFORCED_FLUSH_S, "flushing", services.replicas.logs.flush_intervals),
             every(config.get("log.retention.check.interval.ms") / 1000, "retention", services.replicas.logs.maintain),
@@ -380,10 +251,9 @@ class Node:
         ]
 
     async def _reopen(self) -> None:
-        if not self._registered:
-            await self._register(self.services.image)
+        assert self._member is not None
         await self.services.replicas.local.reopen()
-        await self._report(self.services.replicas.local)
+        await self._member.retry()
         self.services.groups.runtime.look_again()
         self.services.transactions.runtime.look_again()
         self.services.share_states.runtime.look_again()
@@ -398,6 +268,8 @@ class Node:
             clean: False leaves the data as after a kill.
         """
         self._state = STOPPING
+        if clean and self._member is not None:
+            await self._member.leave()
         for chore in self._chores:
             chore.cancel()
         for chore in self._chores:
@@ -405,6 +277,10 @@ class Node:
                 await chore
         self._chores = []
         await self._listeners.close(finish=clean)
+        if self._member is not None:
+            self._member.disconnect()
+        for close in self._closing:
+            close()
         if self._services is not None:
             await self._services.shares.close(within_ms=STOP_WAIT_MS if clean else 0)
             await self._services.creations.close()
@@ -412,7 +288,9 @@ class Node:
             await self._services.share_groups.close()
             self._services.groups.close()
             self._services.share_states.runtime.close()
-            await self._services.metadata.drain()
+        if self._member is not None:
+            await self._member.close()
+        if self._services is not None:
             await self._services.replicas.close()
             await self._services.replicas.local.close()
         await self._monitoring.aclose()
@@ -430,6 +308,14 @@ class Node:
     def _disk_failed(self, problem: OSError) -> None:
         logger.critical("the disk under %s failed: %s; nothing is acknowledged any more", self.config.data_dir, problem)
         self.failed.set()
+
+
+def _listeners(config: BrokerConfig) -> Listeners:
+    if not config.is_clustered:
+        return Listeners(config)
+    from busway_bus.nodes.cluster_member import CONTROLLER_ROUTES  # keeps the start of a node alone short
+
+    return Listeners(config, CONTROLLER_ROUTES, CLUSTERED_BROKER)
 
 
 def _partitions(image: ClusterImage) -> dict[tuple[str, int], UUID]:

@@ -15,9 +15,9 @@ from busway.net import garbage
 from busway.net.signals import until_signal
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.config_def import ConfigError
+from busway_bus.log.meta_properties import WrongDirectory
 from busway_bus.log.os_files import DirectoryInUse
 from busway_bus.log.partition_log import CorruptLog
-from busway_bus.log.store import WrongDirectory
 from busway_bus.node import Node
 from busway_bus.server.listener import CannotListen
 from busway_bus.server.memory import keep_freed_memory

@@ -34,7 +34,7 @@ class RegistryServer:
         settings = Settings(self._store, config.compatibility_level, mutable_mode=config.mutable_mode)
         self._pool = Pool()
         registry = Registry(self._store, settings, SchemaValidator(self._pool), now_ms=machine.wall_ms)
-        self._app = create_app(registry)
+        self._app, self._metrics = create_app(registry)
         self._port: int | None = None
         self._running = AsyncExitStack()
 
@@ -68,7 +68,7 @@ class RegistryServer:
             except StoreFailed as problem:
                 raise _no_store(self.config.database, problem) from None
             starting.push_async_callback(self._pool.close)
-            await starting.enter_async_context(serving(self._app, bound))
+            self._metrics.connections = await starting.enter_async_context(serving(self._app, bound))
             self._port = bound.getsockname()[1]
             self._running = starting.pop_all()
 

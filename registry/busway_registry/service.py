@@ -50,6 +50,11 @@ class Registry:
         async with self._store.read() as transaction:
             await transaction.highest_id()
 
+    async def version_counts(self) -> Mapping[tuple[str, bool], int]:
+        """Return numbers of versions by schema type and whether soft-deleted; raises `StoreFailed`."""
+        async with self._store.read() as transaction:
+            return await transaction.version_counts()
+
     # Schemas
 
     async def register(

@@ -13,12 +13,13 @@ _HTTP: Final = ("starlette", "uvicorn")
 _DATABASE: Final = ("aiosqlite", "sqlalchemy")
 _CONNECT: Final = ("prometheus_client", *_HTTP, "watchfiles", *_DATABASE, "psycopg", "regex")
 EXTRAS: Final[dict[str, tuple[str, ...]]] = {
-    "registry": (*_DATABASE, "alembic", *_HTTP),
+    "registry": (*_DATABASE, "alembic", "prometheus_client", *_HTTP),
     "metrics": ("prometheus_client", *_HTTP),
     "web": ("prometheus_client", *_HTTP, "watchfiles"),
     "sql": _DATABASE,
+    "otel": ("opentelemetry",),
     "postgres": ("psycopg",),
-    "simulation": (*_DATABASE, "alembic", *_HTTP, "time_machine"),
+    "simulation": (*_DATABASE, "alembic", "prometheus_client", *_HTTP, "time_machine"),
     "connect": _CONNECT,
     "examples": ("alembic", *_CONNECT, "h3", "numpy", "pyarrow"),
     "spark": ("numpy", "pandas", "prometheus_client", "google.protobuf", "pyarrow", "pyspark"),

@@ -39,7 +39,11 @@ class App(Application):
 
     @contextlib.asynccontextmanager
     async def test(
-        self, *, overrides: Mapping[Callable[..., Any], Any] | None = None, clock: "ClockName" = "skip"
+        self,
+        *,
+        overrides: Mapping[Callable[..., Any], Any] | None = None,
+        clock: "ClockName" = "skip",
+        nodes: int = 1,
     ) -> AsyncIterator["TestBus"]:
         """Run the app on a fresh broker and registry in this process, for tests; see `busway.testing.TestBus`.
 
@@ -47,6 +51,7 @@ class App(Application):
             overrides: replacements of dependencies meanwhile, beside `App.overrides`.
             clock: "skip": waits between attempts take no time; "manual": all waits of the app, its handlers' sleeps and
                 deadlines included, end by `TestBus.advance`; clients, broker and the test keep real time.
+            nodes: 3 runs a cluster of three, of which `TestBus.cluster` kills and restarts single nodes; up to 7.
 
         Raises:
             NotRunning: the app is running already; it keeps running.
@@ -54,9 +59,11 @@ class App(Application):
         """
         from busway.testing.bus import running_test_bus
 
-        before, self.overrides = self.overrides, {**self.overrides, **(overrides or {})}
+        before = dict(self.overrides)
+        self.overrides.update(overrides or {})
         try:
-            async with running_test_bus(self, clock=clock) as bus:
+            async with running_test_bus(self, clock=clock, nodes=nodes) as bus:
                 yield bus
         finally:
-            self.overrides = before
+            self.overrides.clear()
+            self.overrides.update(before)

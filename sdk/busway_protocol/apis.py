@@ -10,9 +10,11 @@ from enum import IntEnum
 from typing import Any, Final
 
 from busway_protocol.messages import (
+    brokers,
     cluster,
     configs,
     fetch,
+    forwarding,
     groups_classic,
     groups_modern,
     metadata,
@@ -73,14 +75,21 @@ class ApiKey(IntEnum):
     BEGIN_QUORUM_EPOCH = 53
     END_QUORUM_EPOCH = 54
     DESCRIBE_QUORUM = 55
+    ALTER_PARTITION = 56
     UPDATE_FEATURES = 57
+    ENVELOPE = 58
     FETCH_SNAPSHOT = 59
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
+    UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    ALLOCATE_PRODUCER_IDS = 67
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    ASSIGN_REPLICAS_TO_DIRS = 73
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
     SHARE_GROUP_HEARTBEAT = 76
@@ -109,9 +118,11 @@ class Api:
 
 
 _MODULES: Final = (
+    brokers,
     cluster,
     configs,
     fetch,
+    forwarding,
     groups_classic,
     groups_modern,
     metadata,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from busway.net.listening import is_this_machine
+from busway.security.properties import is_security
 
 logger = logging.getLogger("busway.connect")
 
@@ -17,11 +18,11 @@ JSON_CONVERTER: Final = "org.apache.kafka.connect.json.JsonConverter"
 _CONVERTER_PREFIXES: Final = ("key.converter", "value.converter")
 _CLIENT_PREFIXES: Final = ("producer.", "consumer.", "admin.")
 _GUARDS: Final = (
-    "security.", "ssl.", "sasl.", "listeners.https.", "admin.listeners", "rest.extension.classes", "rest.servlet",
+    "security.", "ssl.client.auth", "listeners.https.", "admin.listeners", "rest.extension.classes", "rest.servlet",
     "connector.client.config.override.policy", "header.converter",
 )  # fmt: skip
 """Prefixes of security settings, refused if unknown: ignoring them would be dangerous."""
-_AS_HERE: Final = {"security.protocol": "plaintext", "connector.client.config.override.policy": "all"}
+_AS_HERE: Final = {"connector.client.config.override.policy": "all"}
 """Values that match the built-in behaviour."""
 
 
@@ -50,7 +51,8 @@ class WorkerConfig:
         task_shutdown_timeout_ms: a task still running after it is cancelled.
         session_timeout_ms, heartbeat_interval_ms: a worker silent for so long is replaced.
         plugin_modules: Python modules with users' connectors.
-        clients: `producer.` and `consumer.` settings of all connectors; see `overrides`.
+        clients: `producer.`, `consumer.` and `admin.` settings of all connectors; see `overrides`.
+        security: `security.protocol`, `sasl.*` and `ssl.*` of the worker's own clients, and of connectors' clients that have none.
         providers: `config.providers` and settings with this prefix; see `providers`.
         exactly_once_source_support: enabled: sources write records and offsets in transactions. preparing: only configs
             are written so; all workers of a group must be preparing before the first is enabled (KIP-618).
@@ -75,7 +77,8 @@ class WorkerConfig:
     session_timeout_ms: int = 10_000
     heartbeat_interval_ms: int = 3_000
     plugin_modules: tuple[str, ...] = ()
-    clients: Mapping[str, str] = field(default_factory=dict)
+    clients: Mapping[str, str] = field(default_factory=dict, repr=False)
+    security: Mapping[str, str] = field(default_factory=dict, repr=False)
     providers: Mapping[str, str] = field(default_factory=dict)
     exactly_once_source_support: str = "disabled"
     insecure: bool = False
@@ -113,9 +116,10 @@ class WorkerConfig:
         converters = {name: text for name, text in properties.items() if name.startswith(_CONVERTER_PREFIXES)}
         given["converters"] = {"key.converter": JSON_CONVERTER, "value.converter": JSON_CONVERTER, **converters}
         given["clients"] = {name: text for name, text in properties.items() if name.startswith(_CLIENT_PREFIXES)}
+        given["security"] = {name: text for name, text in properties.items() if _is_security(name)}
         given["providers"] = {name: text for name, text in properties.items() if name.startswith("config.providers")}
         for name, text in properties.items():
-            if name in converters or name.startswith(("config.providers", *_CLIENT_PREFIXES)):
+            if name in converters or _is_security(name) or name.startswith(("config.providers", *_CLIENT_PREFIXES)):
                 continue
             if name.startswith(_GUARDS) and text.strip().lower() != _AS_HERE.get(name):
                 raise BadSetting(
@@ -138,6 +142,10 @@ class WorkerConfig:
             elif name not in _AS_HERE:
                 logger.warning("the worker setting %s is not known here and is passed over", name)
         return cls(**given)  # type: ignore[arg-type]
+
+
+def _is_security(name: str) -> bool:
+    return is_security(name) and name != "ssl.client.auth"  # which is about clients of the REST API
 
 
 _TEXTS: Final = {

@@ -1,7 +1,8 @@
 """Client settings: a connector's `producer.override.*` and `consumer.override.*` (KIP-458), the worker's `producer.*`
 and `consumer.*` as defaults.
 
-Here: supported names and checks; others are refused.
+Here: supported names and checks; others are refused. Security (`security.protocol`, `sasl.*`, `ssl.*`) of each client, by
+default the worker's own.
 Not here: clients.
 """
 
@@ -9,6 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from busway.options import ConsumerOptions, ProducerOptions
+from busway.security.options import SecurityOptions
+from busway.security.properties import is_security, options_of
 from busway_connect.connector import Config
 
 _PRODUCER: Final = "producer.override."
@@ -57,6 +60,7 @@ _OF_CONSUMER: Final[dict[str, Callable[[str], Any]]] = {
     "request.timeout.ms": _whole,
     "session.timeout.ms": _whole,
 }
+_SECURITY_NAMES: Final = ("security.protocol", "sasl.*", "ssl.*")
 _TABLES: Final = {_PRODUCER: _OF_PRODUCER, _CONSUMER: _OF_CONSUMER, _ADMIN: {}}
 
 
@@ -68,15 +72,37 @@ def _options(given: Mapping[str, str], table: Mapping[str, Callable[[str], Any]]
     return {name.replace(".", "_"): read(given[name]) for name, read in table.items() if name in given}
 
 
+def _security(config: Config, prefix: str) -> SecurityOptions | None:
+    return options_of({name: text for name, text in _given(config, prefix).items() if is_security(name)})
+
+
+def producer_security(config: Config) -> SecurityOptions | None:
+    """Return the security of a connector's producers; None is that of the environment, or none."""
+    return _security(config, _PRODUCER)
+
+
 def producer_options(config: Config) -> dict[str, Any]:
     """Return options for `Producer`; raises ValueError if one is invalid."""
-    return _options(_given(config, _PRODUCER), _OF_PRODUCER)
+    return {**_tuning_of_producer(config), "security": _security(config, _PRODUCER)}
+
+
+def admin_options(config: Config) -> dict[str, Any]:
+    """Return options for `Admin`; raises ValueError if one is invalid."""
+    return {"security": _security(config, _ADMIN)}
 
 
 def consumer_options(config: Config, session_timeout_ms: int = ConsumerOptions().session_timeout_ms) -> dict[str, Any]:
     """Return options for a sink's `Consumer` (from the beginning, no auto commit); raises ValueError if one is
     invalid.
     """
+    return {**_tuning_of_consumer(config, session_timeout_ms), "security": _security(config, _CONSUMER)}
+
+
+def _tuning_of_producer(config: Config) -> dict[str, Any]:
+    return _options(_given(config, _PRODUCER), _OF_PRODUCER)
+
+
+def _tuning_of_consumer(config: Config, session_timeout_ms: int) -> dict[str, Any]:
     given = {name: text for name, text in _given(config, _CONSUMER).items() if name != LOOK_EVERY}
     options = {
         "auto_offset_reset": "earliest",
@@ -94,34 +120,80 @@ def look_every_s(config: Config) -> float:
 
 
 def override_problems(config: Config, *, source: bool) -> dict[str, str]:
+    """Return what is wrong, by name. Security is checked by `security_problems`, with the worker's."""
     wrong = {}
     for prefix, table in _TABLES.items():
         names: list[str] = [] if source and prefix == _CONSUMER else sorted(table)
         for name, text in _given(config, prefix).items():
+            if is_security(name) and (names or prefix == _ADMIN):
+                continue
             if name not in names:
-                wrong[prefix + name] = f"it is not served; what is: {', '.join(names) or 'none'}; take it out"
+                served = ", ".join([*names, *(_SECURITY_NAMES if names or prefix == _ADMIN else ())]) or "none"
+                wrong[prefix + name] = f"it is not served; what is: {served}; take it out"
                 continue
             try:
                 override = {f"{prefix}{name}": text}
                 if prefix == _PRODUCER:
-                    ProducerOptions(**producer_options(override))
+                    ProducerOptions(**_tuning_of_producer(override))
                 else:  # session and heartbeat depend on each other
-                    ConsumerOptions(**consumer_options(_session(config) | override))
+                    session_timeout_ms = ConsumerOptions().session_timeout_ms
+                    ConsumerOptions(**_tuning_of_consumer(_session(config) | override, session_timeout_ms))
             except ValueError as problem:
                 wrong[prefix + name] = str(problem)
     return wrong
+
+
+def security_problems(config: Config, *, alone: bool = False) -> dict[str, str]:
+    """Return what is wrong with the security of each kind of client, by the name of a setting that has it.
+
+    Args:
+        alone: without the worker's, so that only kinds with a `security.protocol` can be judged.
+    """
+    wrong = {}
+    for prefix in PREFIXES:
+        if alone and f"{prefix}security.protocol" not in config:
+            continue
+        try:
+            _security(config, prefix)
+        except ValueError as problem:
+            wrong[next(name for name in config if name.startswith(prefix) and is_security(name[len(prefix) :]))] = str(
+                problem
+            )
+    return wrong
+
+
+def with_defaults(defaults: Config, config: Config) -> dict[str, str]:
+    """Return a connector's settings with the worker's for clients below them.
+
+    A level that sets `security.protocol` replaces the security below it; otherwise its properties are added to it.
+    """
+    below = {
+        name: text
+        for name, text in defaults.items()
+        if not any(
+            name.startswith(prefix)
+            and is_security(name.removeprefix(prefix))
+            and f"{prefix}security.protocol" in config
+            for prefix in PREFIXES
+        )
+    }
+    return {**below, **config}
 
 
 def _session(config: Config) -> dict[str, str]:
     return {name: config[name] for name in (f"{_CONSUMER}session.timeout.ms",) if name in config}
 
 
-def inherited(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the worker's `producer.*`, `consumer.*` and `admin.*` as overrides."""
+def inherited(properties: Mapping[str, str], security: Mapping[str, str]) -> dict[str, str]:
+    """Return the worker's `producer.*`, `consumer.*` and `admin.*` as overrides, above its own security."""
     prefixes = {prefix.removesuffix("override."): prefix for prefix in PREFIXES}
-    return {
-        prefix + name.removeprefix(short): text
-        for name, text in properties.items()
-        for short, prefix in prefixes.items()
-        if name.startswith(short)
-    }
+    own = {prefix + name: text for prefix in PREFIXES for name, text in security.items()}
+    return with_defaults(
+        own,
+        {
+            prefix + name.removeprefix(short): text
+            for name, text in properties.items()
+            for short, prefix in prefixes.items()
+            if name.startswith(short)
+        },
+    )

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from busway_connect.config import BadSetting
 from busway_connect.connector import Config, ConfigInvalid, Connector, Setting, Source
-from busway_connect.overrides import override_problems
+from busway_connect.overrides import override_problems, security_problems
 from busway_connect.patterns import BadPattern, Pattern, TooLong
 from busway_connect.plugins import NoSuchPlugin, Plugins
 from busway_connect.redaction import References, shown
@@ -162,6 +162,7 @@ def _problems(
     named = unserved(plugins, connector, config, common) | override_problems(
         config, source=issubclass(connector, Source)
     )
+    named |= security_problems(config, alone=True)
     if issubclass(connector, Source):
         named |= creation_problems(config)
         _check_exactly_once(connector, config, problems, transactions=transactions)

@@ -42,22 +42,27 @@ class Container:
 
 
 class Stack:
-    """All services of compose.yaml under a project name of their own; gone with their volumes at the end.
+    """All services of a file in compose/ under a project name of their own; removed with their volumes at the end.
+
+    Args:
+        file: compose.yaml or minimal.yaml.
 
     Attributes:
         ports: of the loopback address, by the name in `.env.example` without `_PORT`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, file: str = "compose.yaml") -> None:
         self.ports = dict(zip(_PORTS, held_ports(len(_PORTS)), strict=True))
-        files = [ROOT / "compose" / "compose.yaml"]
+        files = [ROOT / "compose" / file]
+        settings = {"POSTGRES_PASSWORD": "a-'quote\" and a space", "BUSWAY_TAG": "test"}
         if BASE_IMAGE.exists():
             _done([str(BASE_IMAGE)], os.environ.copy(), 600)
-            files.append(ROOT / "compose" / "compose.here.yaml")
-        settings = {"POSTGRES_PASSWORD": "a-'quote\" and a space", "BUSWAY_TAG": "test"}
+            settings["BUILD_NETWORK"] = "host"
+            if file == "compose.yaml":
+                files.append(ROOT / "compose" / "compose.here.yaml")
         ports = {f"{name}_PORT": str(port) for name, port in self.ports.items()}
         self._environment = {**os.environ, **_build_kit(), **settings, **ports}
-        self._command = [*_compose(), "--project-name", f"busway-test-{os.getpid()}"]
+        self._command = [*_compose(), "--project-name", f"busway-test-{os.getpid()}-{file.removesuffix('.yaml')}"]
         for file in files:
             self._command += ["--file", str(file)]
 

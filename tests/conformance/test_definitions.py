@@ -13,6 +13,7 @@ from busway_bus.handlers.for_controllers.registry import HANDLERS as CONTROLLER_
 from busway_bus.handlers.registry import HANDLERS, ON_CONTROLLER_LISTENERS
 from busway_protocol.apis import APIS, ApiKey
 from busway_protocol.headers import RequestHeader, ResponseHeader
+from busway_protocol.principals import DefaultPrincipalData
 from busway_protocol.schema import NEVER, Field, fields_of, info_of
 from busway_protocol.types import ZERO_UUID
 
@@ -130,7 +131,7 @@ def differ(where: str, what: str, ours: Any, theirs: Any) -> Iterator[str]:
         yield f"{where}: {what} {ours!r} != {theirs!r}"
 
 
-@pytest.mark.parametrize("cls", [*CLASSES, RequestHeader, ResponseHeader])
+@pytest.mark.parametrize("cls", [*CLASSES, RequestHeader, ResponseHeader, DefaultPrincipalData])
 def test_the_definition_equals_kafkas(cls: type[Any], theirs: dict[str, Any]) -> None:
     """Names, order, types, versions, nullability, tags, defaults, entities: no difference either way."""
     definition = theirs[cls.__name__]

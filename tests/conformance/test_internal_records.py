@@ -58,10 +58,15 @@ METADATA_TYPES = [
     metadata_records.TopicRecord,
     metadata_records.PartitionRecord,
     metadata_records.ConfigRecord,
+    metadata_records.ClearElrRecord,
     metadata_records.PartitionChangeRecord,
     metadata_records.RemoveTopicRecord,
     metadata_records.FeatureLevelRecord,
     metadata_records.ProducerIdsRecord,
+    metadata_records.UnregisterBrokerRecord,
+    metadata_records.FenceBrokerRecord,
+    metadata_records.UnfenceBrokerRecord,
+    metadata_records.BrokerRegistrationChangeRecord,
 ]
 AT_ONCE = {"group.consumer.assignment.interval.ms": "0"}
 """So that consumer groups are balanced whenever something changes, and not when time has passed."""

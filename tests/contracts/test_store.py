@@ -411,3 +411,17 @@ async def test_a_database_stays(database):
             assert (await tx.add_schema(artifact(str(number)))).id == number
             await tx.remove_schema(number)
         await store.close()
+
+
+async def test_versions_are_counted_by_type_and_deletion(store):
+    """A schema of two subjects counts twice; what is deleted for good is not counted."""
+    async with store.write() as tx:
+        assert dict(await tx.version_counts()) == {}
+        schema = await tx.add_schema(artifact('"string"'))
+        for subject in ("a", "b", "c"):
+            await tx.add_version(use(subject, 1, schema.id))
+        await tx.mark_deleted("b", 1)
+        await tx.mark_deleted("c", 1)
+        await tx.remove_version("c", 1)
+    async with store.read() as tx:
+        assert dict(await tx.version_counts()) == {("AVRO", False): 1, ("AVRO", True): 1}

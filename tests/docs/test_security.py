@@ -11,14 +11,18 @@ from tests.support import certificates
 from tests.support.secured_broker import SecuredBroker
 
 from busway import App, SecurityOptions
-from busway.security.properties import options_from_environment, options_from_properties
+from busway.security.properties import options_from_environment, options_from_properties, options_of
+from busway_connect.cli_entry import read_properties
+from busway_connect.config import WorkerConfig
+from busway_connect.overrides import inherited
+from busway_connect.providers import Providers
 
 PAGE = (Path(__file__).parents[2] / "docs" / "SECURITY.md").read_text()
 
 
 def blocks(language: str) -> list[str]:
     """The page's blocks of a language."""
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    return re.findall(rf"```{language}(?: \w+)?\n(.*?)```", PAGE, re.DOTALL)
 
 
 def run(number: int) -> dict[str, Any]:
@@ -65,7 +69,7 @@ def test_the_environment_and_the_file() -> None:
     assert options_from_environment(environment) == SecurityOptions(
         security_protocol="SSL", ssl_cafile="/etc/kafka/ca.pem"
     )
-    (properties,) = blocks("properties")
+    properties, _ = blocks("properties")
     assert options_from_properties(properties, "client.properties") == SecurityOptions(
         security_protocol="SASL_SSL",
         ssl_cafile="/etc/kafka/ca.pem",
@@ -73,6 +77,31 @@ def test_the_environment_and_the_file() -> None:
         sasl_plain_username="shop",
         sasl_plain_password="pa55-phrase",
     )
+
+
+def test_the_workers_file(tmp_path: Path) -> None:
+    """Its own clients and its sources have different users; the passwords come from the file of secrets."""
+    _, worker = blocks("properties")
+    (tmp_path / "secrets").write_text("password=s3cret\nsources=0ther\n")
+    file = tmp_path / "worker.properties"
+    file.write_text(worker.replace("/etc/kafka", str(tmp_path)))
+    config = WorkerConfig.from_properties(read_properties(file))
+    own, sources = (
+        options_of(Providers(config.providers).resolved(properties))
+        for properties in (config.security, producer_part(config))
+    )
+    assert own is not None
+    assert sources is not None
+    assert (own.sasl_plain_username, own.sasl_plain_password) == ("connect", "s3cret")
+    assert (sources.sasl_plain_username, sources.sasl_plain_password) == ("sources", "0ther")
+    assert sources.security_protocol == "SASL_SSL"
+
+
+def producer_part(config: WorkerConfig) -> dict[str, str]:
+    """The settings of a source's producer, under a client's names."""
+    prefix = "producer.override."
+    given = inherited(config.clients, config.security)
+    return {name.removeprefix(prefix): text for name, text in given.items() if name.startswith(prefix)}
 
 
 def test_every_option_is_on_the_page() -> None:

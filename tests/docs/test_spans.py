@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import busway
-from busway import sql, testing, web
+from busway import otel, sql, testing, web
 from busway.app.tables.table import Table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,7 +43,7 @@ def synchronous(kind: type) -> Any:
 
 def namespace() -> dict[str, Any]:
     """What spans may name: everything public, and an app, a topic, a bus and the like."""
-    names = {name: getattr(package, name) for package in (busway, sql, testing, web) for name in package.__all__}
+    names = {name: getattr(package, name) for package in (busway, otel, sql, testing, web) for name in package.__all__}
     app = busway.App("spans")
 
     async def asgi(*_: Any) -> None: ...

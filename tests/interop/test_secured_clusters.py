@@ -1,8 +1,8 @@
 """The SDK's clients on a secured Apache Kafka 4.3.1: each mechanism, and each cause of a refusal."""
 
 import asyncio
-import base64
 import json
+import re
 import subprocess
 import sys
 import time
@@ -18,73 +18,28 @@ from busway import (
     ConnectionFailed,
     Consumer,
     Producer,
+    SecurityOptions,
     ShareConsumer,
 )
 from busway.admin.admin import NewTopic
+from busway.cli.cluster_checks import check_cluster
+from busway.cli.progress import read_ends, read_groups
 from tests.support import certificates
-from tests.support.apache_kafka import ApacheKafka, java
+from tests.support.apache_kafka import java
 from tests.support.certificates import Certificates
 from tests.support.patience import patient
-from tests.support.programs import held_ports
+from tests.support.secured_kafka import (
+    LISTENERS,
+    MECHANISMS,
+    PASSWORD,
+    SESSION_MS,
+    SecuredKafka,
+    secured_kafka,
+    security,
+    token,
+)
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
-
-PASSWORD = "pa55-phrase"
-LISTENERS = {
-    "PLAIN_TEXT": "PLAINTEXT",
-    "TLS": "SSL",
-    "MUTUAL": "SSL",
-    "EXPIRED": "SSL",
-    "ELSEWHERE": "SSL",
-    "SASL": "SASL_PLAINTEXT",
-    "SASL_TLS": "SASL_SSL",
-    "SHORT": "SASL_PLAINTEXT",
-}
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-SESSION_MS = 1_500
-_MODULES = {
-    "plain": f'plain.PlainLoginModule required user_ann="{PASSWORD}"',
-    "scram-sha-256": "scram.ScramLoginModule required",
-    "scram-sha-512": "scram.ScramLoginModule required",
-    "oauthbearer": 'oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="admin"',
-}
-
-
-class SecuredKafka(ApacheKafka):
-    """Apache Kafka with a listener for each protocol, and for each certificate that must be refused."""
-
-    def __init__(self, authority: Certificates) -> None:
-        super().__init__()
-        plain, controller = self._ports
-        others = [name for name in LISTENERS if name != "PLAIN_TEXT"]
-        self.ports = {"PLAIN_TEXT": plain, **dict(zip(others, held_ports(len(others)), strict=True))}
-        addresses = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items())
-        protocols = ",".join(f"{name}:{protocol}" for name, protocol in LISTENERS.items())
-        self._properties |= {
-            "listeners": f"{addresses},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": addresses,
-            "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{protocols}",
-            "inter.broker.listener.name": "PLAIN_TEXT",
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": authority.ca,
-            "listener.name.mutual.ssl.client.auth": "required",
-            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
-            "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-            "listener.name.short.plain.connections.max.reauth.ms": str(SESSION_MS),
-        }
-        stores = {"expired": {"days": -1}, "elsewhere": {"names": "DNS:elsewhere"}}
-        for listener in ("tls", "mutual", "sasl_tls", "expired", "elsewhere"):
-            prefix = f"listener.name.{listener}.ssl.keystore"
-            file = authority.issued(f"broker-{listener}", **stores.get(listener, {}))  # type: ignore[arg-type]
-            self._properties |= {f"{prefix}.type": "PEM", f"{prefix}.location": file}
-        for listener in ("sasl", "sasl_tls", "short"):
-            for mechanism, module in _MODULES.items():
-                name = f"listener.name.{listener}.{mechanism}.sasl.jaas.config"
-                self._properties[name] = f"org.apache.kafka.common.security.{module};"
-
-    def address(self, listener: str) -> str:
-        """Where a listener is."""
-        return f"127.0.0.1:{self.ports[listener]}"
 
 
 @pytest.fixture(scope="module")
@@ -95,39 +50,9 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="module")
 def kafka(authority: Certificates) -> Iterator[SecuredKafka]:
-    """One broker for the file, with a user and a topic."""
-    running = SecuredKafka(authority)
-    try:
-        running.start()
-        where = ("--bootstrap-server", running.address("PLAIN_TEXT"))
-        for name in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-            credential = f"{name}=[password={PASSWORD}]"
-            user = ("--alter", "--add-config", credential, "--entity-type", "users", "--entity-name", "ann")
-            java("kafka.admin.ConfigCommand", *where, *user)
+    """One broker for the file, with a user."""
+    with secured_kafka(authority) as running:
         yield running
-    finally:
-        running.stop()
-
-
-def token(lifetime_s: int = 600) -> str:
-    """An unsigned token as Kafka's default handler of OAUTHBEARER accepts it; for tests only."""
-    claims = {"sub": "ann", "iat": int(time.time()) - 10, "exp": int(time.time()) + lifetime_s}
-    parts = [
-        base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in ({"alg": "none"}, claims)
-    ]
-    return f"{'.'.join(parts)}."
-
-
-def security(mechanism: str | None, protocol: str, authority: Certificates) -> dict[str, Any]:
-    """Options that the broker accepts."""
-    options: dict[str, Any] = {"security_protocol": protocol}
-    if protocol.endswith("SSL"):
-        options["ssl_cafile"] = authority.ca
-    if mechanism == "OAUTHBEARER":
-        options |= {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": token}
-    elif mechanism is not None:
-        options |= {"sasl_mechanism": mechanism, "sasl_plain_username": "ann", "sasl_plain_password": PASSWORD}
-    return options
 
 
 ACCEPTED = [
@@ -228,6 +153,8 @@ async def test_each_refusal_is_one_line_with_cause_and_remedy(
         shown = str(refused.value)
         assert "\n" not in shown
         assert not any(secret in shown for secret in (PASSWORD, "wr0ng", "no.token"))
+    (finding,) = (await check_cluster(where, SecurityOptions(**options))).findings
+    assert (finding.level, re.search(text, finding.text) is not None) == ("problem", True)
 
 
 @pytest.mark.slow
@@ -247,6 +174,32 @@ async def test_the_wrong_protocol_for_a_port(
     with pytest.raises(ConnectionFailed, match=text) as refused:
         await Admin(kafka.address(listener), **security(None, protocol, authority)).start()
     assert "\n" not in str(refused.value)
+    options = SecurityOptions(**security(None, protocol, authority))
+    (finding,) = (await check_cluster(kafka.address(listener), options)).findings
+    assert (finding.level, re.search(text, finding.text) is not None) == ("problem", True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("listener", ["PLAIN_TEXT", "TLS", "SASL_TLS"])
+async def test_doctor_and_status_on_a_cluster_in_order(
+    kafka: SecuredKafka, authority: Certificates, listener: str
+) -> None:
+    """No finding of `busway doctor` but those that are in order, its controller's clock with them; `busway status` reads it."""
+    options = security("PLAIN" if "SASL" in listener else None, LISTENERS[listener], authority)
+    checks = await check_cluster(kafka.address(listener), SecurityOptions(**options))
+    assert [finding for finding in checks.findings if finding.level != "ok"] == []
+    assert [finding.subject.split()[0] for finding in checks.findings] == [
+        "bootstrap",
+        "controller",
+        "broker",
+        "partitions",
+    ]
+    async with Admin(kafka.address(listener), **options) as admin:
+        topics = await admin.describe_topics()
+        ends = await read_ends(admin, topics.values())
+        assert {partition.topic for partition in ends} == set(topics)
+        groups = await read_groups(admin, ends)
+    assert {group.kind for group in groups} <= {"classic", "consumer", "share"}
 
 
 @pytest.mark.slow

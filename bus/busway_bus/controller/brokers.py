@@ -1,27 +1,64 @@
 """Commands on brokers.
 
-Here: registration.
-Not here: detecting failed brokers; a single node is its own controller.
+Here: registering, heartbeats, fencing, controlled shutdown, unregistering; rules and texts of Kafka's
+`ClusterControlManager` and `ReplicationControlManager`.
+Not here: sessions and the next state (`heartbeats`), the partitions of a broker (`leaders`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 from uuid import UUID
 
+from busway_bus.controller import leaders
 from busway_bus.controller.controller import Surroundings
+from busway_bus.controller.heartbeats import BrokerState
+from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.listener_configs import Endpoint
-from busway_bus.metadata.image import Address, ClusterImage
-from busway_bus.metadata.records import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
+from busway_bus.log.checkpoints import uuid_text
+from busway_bus.metadata.delta import Delta
+from busway_bus.metadata.features import METADATA_VERSION
+from busway_bus.metadata.image import Address, BrokerImage, ClusterImage
+from busway_bus.metadata.records import (
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from busway_protocol.errors import ErrorCode, KafkaError
 
-PLAINTEXT = 0
-"""The number of Kafka's `SecurityProtocol`; every listener's here."""
+NO_EPOCH: Final = -1
+_RESERVED_DIRECTORIES: Final = 100
+"""Directory ids below this number are none of a broker's (KIP-858)."""
+_OTHER_BROKER: Final = (
+    "Another broker is registered with that broker id. If the broker was recently restarted this should self-resolve once the "
+    "heartbeat manager expires the broker's session."
+)
 
 
 def addresses(registration: "RegisterBroker") -> Mapping[str, Address]:
     return {
-        end.name: Address(host=end.host, port=end.port, security_protocol=PLAINTEXT) for end in registration.endpoints
+        end.name: Address(host=end.host, port=end.port, security_protocol=end.security_protocol)
+        for end in registration.endpoints
     }
+
+
+def registered(image: ClusterImage, node_id: int, epoch: int) -> BrokerImage:
+    """Return a broker in its present epoch.
+
+    Raises:
+        KafkaError: STALE_BROKER_EPOCH, it has another epoch, or is not registered.
+    """
+    broker = image.brokers.get(node_id)
+    if broker is None:
+        text = f"No broker registration found for broker id {node_id}"
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
+    if broker.epoch != epoch:
+        text = f"Expected broker epoch {broker.epoch}, but got broker epoch {epoch}"
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
+    return broker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +66,14 @@ class RegisterBroker:
     """Register a started broker; the reply is its epoch.
 
     Attributes:
+        incarnation: id of the process; a repeated request of it keeps the epoch.
         endpoints: client addresses, by listener.
         features: name → lowest and highest supported level.
+        joins: it registers with the controller of a cluster: it is checked, and fenced until it has caught up. Without,
+            the only node registers with itself.
+        cluster_id: of the broker; checked if the controller knows its own.
+        previous_epoch: epoch of its last run if that lost no acknowledged record, else NO_EPOCH.
+        is_zk: it is a broker of ZooKeeper that migrates; none is served.
     """
 
     node_id: int
@@ -39,23 +82,260 @@ class RegisterBroker:
     rack: str | None
     directories: tuple[UUID, ...]
     features: tuple[tuple[str, int, int], ...]
+    joins: bool = False
+    cluster_id: str = ""
+    previous_epoch: int = NO_EPOCH
+    is_zk: bool = False
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[int]:
+        """Return the registration's record, behind those of the partitions that the broker leads no more.
+
+        Raises:
+            KafkaError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, BROKER_ID_NOT_REGISTERED,
+                INVALID_REGISTRATION, UNSUPPORTED_VERSION.
+        """
+        before = image.brokers.get(self.node_id)
+        if not self.joins:
+            return Decision(
+                records=(self._record(surroundings.next_offset, fenced=False),), reply=surroundings.next_offset
+            )
+        self._check_identity(before, surroundings)
+        self._check_directories(image)
+        self._check_features(image)
+        if before is not None and before.incarnation == self.incarnation:
+            record = self._record(before.epoch, fenced=before.fenced, stops=before.in_controlled_shutdown)
+            return Decision(records=(record,), reply=before.epoch)
+        clean = before is not None and before.epoch == self.previous_epoch
+        changes = leaders.without_broker(image, self.node_id, config=surroundings.config, unclean=not clean)
         epoch = surroundings.next_offset
-        record = RegisterBrokerRecord(
+        return Decision(records=(*changes, self._record(epoch, fenced=True)), reply=epoch)
+
+    def _record(self, epoch: int, *, fenced: bool, stops: bool = False) -> RegisterBrokerRecord:
+        return RegisterBrokerRecord(
             broker_id=self.node_id,
             incarnation_id=self.incarnation,
             broker_epoch=epoch,
             end_points=[
-                BrokerEndpoint(name=end.name, host=end.host, port=end.port, security_protocol=PLAINTEXT)
-                for end in self.endpoints
+                BrokerEndpoint(name=name, host=end.host, port=end.port, security_protocol=end.security_protocol)
+                for name, end in addresses(self).items()
             ],
             features=[
                 BrokerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
                 for name, lowest, highest in self.features
             ],
             rack=self.rack,
-            fenced=False,
+            fenced=fenced,
+            in_controlled_shutdown=stops,
             log_dirs=list(self.directories),
         )
-        return Decision(records=(record,), reply=epoch)
+
+    def _check_identity(self, before: BrokerImage | None, surroundings: Surroundings) -> None:
+        expected = surroundings.cluster_id
+        if expected and self.cluster_id != expected:
+            text = f"Expected cluster ID {expected}, but got cluster ID {self.cluster_id}"
+            raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
+        if (
+            before is not None
+            and before.incarnation != self.incarnation
+            and surroundings.heartbeats.has_session(before, surroundings.now_ms, surroundings.session_timeout_ms)
+        ):
+            raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, _OTHER_BROKER)
+        if self.is_zk:
+            text = "Controller does not support registering ZK brokers."
+            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
+
+    def _check_directories(self, image: ClusterImage) -> None:
+        def refused(text: str) -> KafkaError:
+            return KafkaError(ErrorCode.INVALID_REGISTRATION, text)
+
+        if not self.directories:
+            raise refused("No directories specified in request")
+        if any(directory.int < _RESERVED_DIRECTORIES for directory in self.directories):
+            raise refused("Reserved directory ID in request")
+        own = set(self.directories)
+        if len(own) != len(self.directories):
+            raise refused("Duplicate directory ID in request")
+        for broker in image.brokers.values():
+            if broker.node_id != self.node_id and (shared := own.intersection(broker.directories)):
+                directory = next(directory for directory in self.directories if directory in shared)
+                raise refused(f"Broker {broker.node_id} is already registered with directory {uuid_text(directory)}")
+
+    def _check_features(self, image: ClusterImage) -> None:
+        """Refuse a broker that does not support the finalized level of each feature."""
+        supported = {name: (lowest, highest) for name, lowest, highest in self.features}
+        for name, (lowest, highest) in supported.items():
+            self._check_level(name, image.features.get(name, 0), lowest, highest)
+        if METADATA_VERSION not in supported:
+            text = "Request features do not contain 'metadata.version'"
+            raise KafkaError(ErrorCode.INVALID_REGISTRATION, text)
+        for name, level in image.features.items():
+            if name not in supported:
+                self._check_level(name, level, 0, 0)
+
+    @staticmethod
+    def _check_level(name: str, level: int, lowest: int, highest: int) -> None:
+        if not lowest <= level <= highest:
+            text = (
+                f"Unable to register because the broker does not support finalized version {level} of {name}. The broker wants a version "
+                f"between {lowest} and {highest}, inclusive."
+            )
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatReply:
+    """A broker's state.
+
+    Attributes:
+        caught_up: it has applied its registration.
+    """
+
+    caught_up: bool
+    state: BrokerState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerHeartbeat:
+    """Prolong a broker's session, and decide on its next state.
+
+    Attributes:
+        metadata_offset: its last applied record.
+        offline_directories: failed ones; their replicas leave the ISRs.
+        cordoned_directories: those that take no new partitions; None for unchanged.
+    """
+
+    node_id: int
+    epoch: int
+    metadata_offset: int
+    want_fence: bool = False
+    want_shut_down: bool = False
+    offline_directories: tuple[UUID, ...] = ()
+    cordoned_directories: tuple[UUID, ...] | None = None
+
+    def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[HeartbeatReply]:
+        """Return the records of a new state, and of directories that changed.
+
+        Raises:
+            KafkaError: STALE_BROKER_EPOCH.
+        """
+        broker = registered(image, self.node_id, self.epoch)
+        heartbeats = surroundings.heartbeats
+        heartbeats.received(broker, surroundings.now_ms, self.metadata_offset)
+        before = heartbeats.state(broker)
+        state = heartbeats.next_state(
+            image,
+            broker,
+            metadata_offset=self.metadata_offset,
+            want_fence=self.want_fence,
+            want_shut_down=self.want_shut_down,
+            leads=lambda: leaders.leads_any(image, self.node_id),
+        )
+        records = [] if state is before else _become(state, image, broker, surroundings.config)
+        if self.offline_directories or self.cordoned_directories is not None:
+            records += self._directories(after(image, records), surroundings.config)
+        if state is BrokerState.SHUTDOWN_NOW:
+            heartbeats.end_session(self.node_id)
+        elif state is BrokerState.CONTROLLED_SHUTDOWN and before is not state:
+            heartbeats.shuts_down(broker, surroundings.next_offset + len(records) - 1)
+        reply = HeartbeatReply(caught_up=self.metadata_offset >= broker.epoch, state=state)
+        return Decision(records=tuple(records), reply=reply)
+
+    def _directories(self, image: ClusterImage, config: BrokerConfig) -> list[Any]:
+        broker = image.brokers[self.node_id]
+        records: list[Any] = []
+        offline = set(self.offline_directories).intersection(broker.directories)
+        if offline:
+            changes = leaders.without_broker(image, self.node_id, config=config)
+            records += [change for change in changes if self._directory(image, change) in offline]
+            online = [directory for directory in broker.directories if directory not in offline]
+            records.append(_changed(broker, log_dirs=online))
+        cordoned, known = self.cordoned_directories, broker.cordoned_directories
+        if cordoned is not None and (known is None or set(known) != set(cordoned)):
+            records.append(_changed(broker, cordoned_log_dirs=list(cordoned)))
+        return records
+
+    def _directory(self, image: ClusterImage, change: Any) -> UUID | None:
+        partition = image.partition_by_id(change.topic_id, change.partition_id)
+        return None if partition is None else partition.directory_on(self.node_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceStaleBrokers:
+    """Fence brokers whose sessions are over; the reply is their ids."""
+
+    def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[int, ...]]:
+        """Fence one after the other: the leaders that an earlier one's partitions get may be stale, too."""
+        stale = surroundings.heartbeats.stale(image, surroundings.now_ms, surroundings.session_timeout_ms)
+        records: list[Any] = []
+        for node_id in stale:
+            fencing = _become(BrokerState.FENCED, image, image.brokers[node_id], surroundings.config)
+            image = after(image, fencing)
+            records += fencing
+        return Decision(records=tuple(records), reply=tuple(stale))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceBroker:
+    """Fence a broker whose process is gone; the reply is whether it was unfenced.
+
+    Its session ends, so that the restarted process may register at once.
+    """
+
+    node_id: int
+    epoch: int
+
+    def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[bool]:
+        broker = image.brokers.get(self.node_id)
+        if broker is None or broker.epoch != self.epoch:
+            return Decision(reply=False)
+        surroundings.heartbeats.end_session(self.node_id)
+        records = _become(BrokerState.FENCED, image, broker, surroundings.config)
+        return Decision(records=tuple(records), reply=bool(records))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterBroker:
+    """Remove a stopped broker from the cluster; its partitions keep it as a replica, out of sync."""
+
+    node_id: int
+
+    def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[None]:
+        """Return its end, behind the records of its partitions.
+
+        Raises:
+            KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST, it is the only node of the cluster.
+        """
+        broker = image.brokers.get(self.node_id)
+        if broker is None:
+            text = f"Broker ID {self.node_id} is not currently registered"
+            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
+        config = surroundings.config
+        if self.node_id == config.node_id and len(config.voters) <= 1:
+            text = f"broker {self.node_id} is its own controller: it cannot leave its cluster; stop it instead"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        surroundings.heartbeats.end_session(self.node_id)
+        changes = leaders.without_broker(image, self.node_id, config=config, unclean=True)
+        end = UnregisterBrokerRecord(broker_id=self.node_id, broker_epoch=broker.epoch)
+        return Decision(records=(*changes, end), reply=None)
+
+
+def after(image: ClusterImage, records: Iterable[Any]) -> ClusterImage:
+    """Return the image after records that are not written yet."""
+    delta = Delta(image)
+    for record in records:
+        delta.apply(record)
+    return delta.image()
+
+
+def _become(state: BrokerState, image: ClusterImage, broker: BrokerImage, config: BrokerConfig) -> list[Any]:
+    """Build the records of a broker's new state; none if the image has it already."""
+    if state is BrokerState.UNFENCED:
+        return [_changed(broker, fenced=-1), *leaders.with_broker(image, broker.node_id, config=config)]
+    changes: list[Any] = [*leaders.without_broker(image, broker.node_id, config=config)]
+    if state is BrokerState.CONTROLLED_SHUTDOWN:
+        return changes if broker.in_controlled_shutdown else [_changed(broker, in_controlled_shutdown=1), *changes]
+    return [] if broker.fenced else [*changes, _changed(broker, fenced=1)]
+
+
+def _changed(broker: BrokerImage, **fields: Any) -> BrokerRegistrationChangeRecord:
+    return BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, **fields)

@@ -20,9 +20,9 @@ from busway_bus.kernel.dynamic_configs import CLUSTER_KEY
 from busway_bus.kernel.group_configs import GROUP_CONFIGS, check_group_configs
 from busway_bus.kernel.limits import CONFIG_VALUE_BYTES_MAX
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS, check_not_fixed, parse_topic_configs
-from busway_bus.metadata.features import check_levels
+from busway_bus.metadata.features import check_levels, has_elr
 from busway_bus.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, ClusterImage
-from busway_bus.metadata.records import ConfigRecord
+from busway_bus.metadata.records import ClearElrRecord, ConfigRecord
 from busway_protocol.errors import ErrorCode, KafkaError
 
 
@@ -199,7 +199,7 @@ def _replace_all(kind: _Kind, image: ClusterImage, resource: str, configs: Mappi
     gone = {name: None for name in kind.current(image, resource) if name not in configs}
     _check_values(kind, image, resource, configs)
     kind.check_changes(resource, gone)
-    return _decision(kind, resource, {**gone, **configs})
+    return _decision(kind, image, resource, {**gone, **configs})
 
 
 def _change(kind: _Kind, image: ClusterImage, resource: str, operations: Sequence[Update]) -> Decision[None]:
@@ -218,7 +218,7 @@ def _change(kind: _Kind, image: ClusterImage, resource: str, operations: Sequenc
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}: operation {operation} is not known")
     kept = {name: value for name, value in current.items() if name not in changes}
     _check_values(kind, image, resource, changes, kept)
-    return _decision(kind, resource, changes)
+    return _decision(kind, image, resource, changes)
 
 
 def _edit_list(kind: _Kind, name: str, operation: ConfigOperation, current: Mapping[str, str], value: str) -> str:
@@ -258,9 +258,12 @@ def _check_values(
         raise KafkaError(kind.refusal, str(problem)) from None
 
 
-def _decision(kind: _Kind, resource: str, changes: Mapping[str, str | None]) -> Decision[None]:
-    records = tuple(
+def _decision(kind: _Kind, image: ClusterImage, resource: str, changes: Mapping[str, str | None]) -> Decision[None]:
+    records: list[ConfigRecord | ClearElrRecord] = [
         ConfigRecord(resource_type=kind.resource, resource_name=resource, name=name, value=value)
         for name, value in changes.items()
-    )
-    return Decision(records=records, reply=None)
+    ]
+    if CLUSTER_KEY in changes and has_elr(image.features):
+        # Replicas are eligible by the old minimum: what was committed with a lower one they may lack.
+        records.append(ClearElrRecord(topic_name=resource if kind.resource == TOPIC_RESOURCE else ""))
+    return Decision(records=tuple(records), reply=None)

@@ -5,10 +5,11 @@ Not here: each command, the log of their records (`quorum.metadata_log`).
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
+from busway_bus.controller.heartbeats import BrokerHeartbeats
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.principal import BROKER, Principal
@@ -27,11 +28,22 @@ class Surroundings:
         config: for the defaults of the cluster.
         new_id: makes random ids.
         next_offset: of the decision's first record.
+        heartbeats: of brokers at this controller; decisions change it.
+        now_ms: monotonic.
+        cluster_id: empty if unknown.
     """
 
     config: BrokerConfig
     new_id: Callable[[], UUID]
     next_offset: int
+    heartbeats: BrokerHeartbeats = field(default_factory=BrokerHeartbeats)
+    now_ms: int = 0
+    cluster_id: str = ""
+
+    @property
+    def session_timeout_ms(self) -> int:
+        timeout_ms: int = self.config.get("broker.session.timeout.ms")
+        return timeout_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +59,7 @@ class Command(Protocol[R]):
     """A requested change of the cluster: a frozen value."""
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[R]:
-        """Return the change's records, and the reply; change nothing.
+        """Return the change's records, and the reply; change nothing but `heartbeats`.
 
         Raises:
             KafkaError: it is refused.

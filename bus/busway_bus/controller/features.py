@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from busway_bus.controller.controller import Surroundings, only_checked
+from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
+from busway_bus.kernel.dynamic_configs import CLUSTER_KEY
 from busway_bus.metadata.features import (
     DEAD_LETTER_CONFIGS,
+    ELR_VERSION,
     KAFKAS,
     METADATA_VERSION,
     NOT_SERVED,
@@ -20,8 +23,8 @@ from busway_bus.metadata.features import (
     SUPPORTED,
     lacking,
 )
-from busway_bus.metadata.image import GROUP_RESOURCE, ClusterImage
-from busway_bus.metadata.records import FeatureLevelRecord
+from busway_bus.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, ClusterImage
+from busway_bus.metadata.records import ConfigRecord, FeatureLevelRecord
 from busway_protocol.errors import ErrorCode, KafkaError
 
 _TURNED_OFF = (0, 0)
@@ -67,12 +70,25 @@ class UpdateFeatures:
             reason = _refusal(update, image, proposed, surroundings.config.node_id)
             if reason is not None:
                 raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, _ALL_FAIL + reason)
-        records = tuple(
+        records: tuple[object, ...] = tuple(
             FeatureLevelRecord(name=update.name, feature_level=update.level)
             for update in updates.values()
             if image.features.get(update.name, 0) != update.level
         )
+        if any(update.name == ELR_VERSION and update.level for update in updates.values()):
+            records += tuple(_one_min_isr(image, surroundings.config))
         return only_checked(Decision(records=records, reply=None), validate_only=self.validate_only)
+
+
+def _one_min_isr(image: ClusterImage, config: BrokerConfig) -> Iterator[ConfigRecord]:
+    """Set one minimum of the ISR for all brokers: with different ones, none would know who is eligible."""
+    cluster = image.broker_configs("")
+    if CLUSTER_KEY not in cluster:
+        value = config.dynamic.defaults(cluster)[CLUSTER_KEY]
+        yield ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=CLUSTER_KEY, value=value)
+    for (kind, name), configs in image.configs.pairs():
+        if kind == BROKER_RESOURCE and name and CLUSTER_KEY in configs:
+            yield ConfigRecord(resource_type=kind, resource_name=name, name=CLUSTER_KEY, value=None)
 
 
 def _refusal(update: FeatureUpdate, image: ClusterImage, proposed: Mapping[str, int], node_id: int) -> str | None:

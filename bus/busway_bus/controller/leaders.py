@@ -1,27 +1,141 @@
-"""Leaders of partitions, and their epochs.
+"""Leaders and ISRs of partitions when brokers come and go.
 
-Here: new leader epochs, replicas that fail or return, elections.
-Not here: which logs are affected (`replication`).
+Here: the partitions of a broker that is fenced, unfenced, unregistered or shuts down; replicas that fail or return;
+new leader epochs. As `generateLeaderAndIsrUpdates` of Kafka's `ReplicationControlManager`. The records of the broker
+itself are those of `brokers`.
+Not here: the record of one partition (`partition_changes`), elections by request (`elections`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from busway_bus.controller.controller import Surroundings
+from busway_bus.controller.partition_changes import Election, PartitionChange
 from busway_bus.controller.placement import directory_on
+from busway_bus.controller.topic_settings import TopicSettings
+from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
-from busway_bus.metadata.image import LOST, NO_LEADER, NO_LEADER_CHANGE, UNASSIGNED, ClusterImage
+from busway_bus.metadata.features import has_elr
+from busway_bus.metadata.image import LOST, UNASSIGNED, ClusterImage, PartitionImage
+from busway_bus.metadata.partition_places import LEADERLESS, partitions_at
 from busway_bus.metadata.records import PartitionChangeRecord
-from busway_protocol.errors import ErrorCode, KafkaError
 
-PREFERRED, UNCLEAN = 0, 1
-"""Types of election (KIP-460)."""
-_NO_CANDIDATE: Final[Mapping[int, tuple[ErrorCode, str]]] = {
-    PREFERRED: (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."),
-    UNCLEAN: (ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."),
-}
+_LAST_RESERVED: Final = 100
+"""Directory ids up to this number are none of a broker's (KIP-858)."""
+_NO_DIRECTORIES: Final[Mapping[int, UUID]] = {}
+
+
+class PartitionChanges:
+    """The changes of partitions in one decision, with what they have in common.
+
+    Args:
+        removed: a broker that may not lead, although the image has it active.
+        added: a broker that may lead, although the image has it fenced.
+    """
+
+    def __init__(
+        self, image: ClusterImage, config: BrokerConfig, *, removed: int | None = None, added: int | None = None
+    ) -> None:
+        self._image = image
+        self._settings = TopicSettings(image, config)
+        self._elr_enabled = has_elr(image.features)
+        self._removed, self._added = removed, added
+
+    @property
+    def elr_enabled(self) -> bool:
+        return self._elr_enabled
+
+    def record(
+        self,
+        topic: str,
+        partition_index: int,
+        partition: PartitionImage,
+        *,
+        election: Election | None = None,
+        directories: Mapping[int, UUID] = _NO_DIRECTORIES,
+        **target: Any,
+    ) -> PartitionChangeRecord | None:
+        """Return the record of a change; None if the partition stays as it is.
+
+        Args:
+            election: None for the topic's: unclean if unclean.leader.election.enable is set.
+            target: further fields of `PartitionChange`.
+        """
+        if election is None:
+            election = Election.UNCLEAN if self._settings.unclean_elections(topic) else Election.ONLINE
+        return PartitionChange(
+            topic_id=self._image.topics[topic].topic_id,
+            partition_index=partition_index,
+            partition=partition,
+            acceptable=self._acceptable(partition, directories),
+            min_isr=self._settings.min_isr(topic),
+            elr_enabled=self._elr_enabled,
+            election=election,
+            directories=directories,
+            default_directory=lambda broker: directory_on(self._image, broker),
+            **target,
+        ).record()
+
+    def _acceptable(self, partition: PartitionImage, directories: Mapping[int, UUID]) -> Callable[[int], bool]:
+        """Return whether a replica may lead: its broker is active, and its directory online."""
+
+        def acceptable(broker_id: int) -> bool:
+            if broker_id == self._removed or not (broker_id == self._added or self._image.is_active(broker_id)):
+                return False
+            directory = directories.get(broker_id) or partition.directory_on(broker_id)
+            return directory is not None and is_online(self._image, broker_id, directory)
+
+        return acceptable
+
+
+def is_online(image: ClusterImage, broker_id: int, directory: UUID) -> bool:
+    """Whether a broker has a directory, as far as it has reported its own."""
+    broker = image.brokers.get(broker_id)
+    if broker is None or directory == LOST:
+        return False
+    return directory.int <= _LAST_RESERVED or not broker.directories or directory in broker.directories
+
+
+def without_broker(
+    image: ClusterImage, broker_id: int, *, config: BrokerConfig, unclean: bool = False
+) -> list[PartitionChangeRecord]:
+    """Remove a broker from leadership and ISRs: it is fenced, or shuts down.
+
+    The last replica in sync stays in the ISR, without a leader; with eligible leader replicas it becomes one.
+
+    Args:
+        unclean: its logs may have lost records, or it is unregistered: it is no eligible leader replica either.
+    """
+    changes = PartitionChanges(image, config, removed=broker_id)
+    unclean = unclean and changes.elr_enabled
+    records = []
+    for topic, index, partition in partitions_at(image, broker_id):
+        if broker_id not in partition.isr and not unclean:
+            continue
+        record = changes.record(
+            topic,
+            index,
+            partition,
+            isr=[replica for replica in partition.isr if replica != broker_id],
+            unclean_shutdown=(broker_id,) if unclean else (),
+        )
+        if record is not None:
+            records.append(record)
+    return records
+
+
+def with_broker(image: ClusterImage, broker_id: int, *, config: BrokerConfig) -> list[PartitionChangeRecord]:
+    """Elect leaders of leaderless partitions: a broker is unfenced, and may lead from now on."""
+    changes = PartitionChanges(image, config, added=broker_id)
+    records = (changes.record(topic, index, partition) for topic, index, partition in partitions_at(image, LEADERLESS))
+    return [record for record in records if record is not None]
+
+
+def leads_any(image: ClusterImage, broker_id: int) -> bool:
+    """Whether a broker leads a partition: its controlled shutdown is not over."""
+    return any(partition.leader == broker_id for _, _, partition in partitions_at(image, broker_id))
 
 
 def begin_epochs(image: ClusterImage, partitions: Iterable[tuple[str, int]]) -> Decision[None]:
@@ -62,67 +176,16 @@ class ReportReplicas:
 
         The last one in sync stays in the ISR. A restored one in the ISR leads a leaderless partition.
         """
+        changes = PartitionChanges(image, surroundings.config)
         records = []
-        for keys, directory in ((self.lost, LOST), (self.restored, directory_on(image, self.node_id))):
-            for name, partition_index in keys:
-                partition = image.partition(name, partition_index)
+        here = directory_on(image, self.node_id) if self.node_id in image.brokers else UNASSIGNED
+        for keys, directory in ((self.lost, LOST), (self.restored, here)):
+            for name, index in keys:
+                partition = image.partition(name, index)
                 if partition is None or self.node_id not in partition.replicas:
                     continue
-                records.append(self._change(image, name, partition_index, directory))
+                isr = [replica for replica in partition.isr if replica != self.node_id or directory != LOST]
+                record = changes.record(name, index, partition, directories={self.node_id: directory}, isr=isr)
+                if record is not None:
+                    records.append(record)
         return Decision(records=tuple(records), reply=None)
-
-    def _change(self, image: ClusterImage, name: str, partition_index: int, directory: UUID) -> PartitionChangeRecord:
-        topic = image.topics[name]
-        partition = topic.partitions[partition_index]
-        directories = [
-            directory if replica == self.node_id else partition.directory_on(replica) or UNASSIGNED
-            for replica in partition.replicas
-        ]
-        leader, isr = NO_LEADER_CHANGE, None
-        if directory == LOST:
-            others = [replica for replica in partition.isr if replica != self.node_id]
-            if partition.leader == self.node_id:
-                able = (replica for replica in others if replica in image.brokers and not image.brokers[replica].fenced)
-                leader = next(able, NO_LEADER)
-            if others:
-                isr = others
-        elif partition.leader == NO_LEADER and self.node_id in partition.isr:
-            leader = self.node_id
-        return PartitionChangeRecord(
-            topic_id=topic.topic_id, partition_id=partition_index, leader=leader, isr=isr, directories=directories
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElectLeaders:
-    """Elect leaders of partitions; without names, of all leaderless ones. Replies each result."""
-
-    kind: int
-    partitions: tuple[tuple[str, int], ...] | None
-
-    def decide(
-        self, image: ClusterImage, surroundings: Surroundings
-    ) -> Decision[tuple[tuple[tuple[str, int], KafkaError], ...]]:
-        """Decide on each alone. No election is ever held: a partition with an eligible replica has a leader."""
-        partitions = self.partitions
-        if partitions is None:
-            partitions = tuple(
-                (topic.name, partition_index)
-                for topic in image.topics.values()
-                for partition_index, partition in enumerate(topic.partitions)
-                if partition.leader == NO_LEADER
-            )
-        return Decision(reply=tuple((key, _elect(image, *key, self.kind)) for key in partitions))
-
-
-def _elect(image: ClusterImage, topic: str, partition_index: int, kind: int) -> KafkaError:
-    if kind not in _NO_CANDIDATE:
-        return KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
-    if topic not in image.topics:
-        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic}")
-    partition = image.partition(topic, partition_index)
-    if partition is None:
-        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic}-{partition_index}")
-    if partition.leader == NO_LEADER:
-        return KafkaError(*_NO_CANDIDATE[kind])
-    return KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")

@@ -1,14 +1,15 @@
 """Placement of replicas on brokers.
 
-Here: the choice for new partitions, checks of a caller's.
-Not here: moving existing ones (`reassign`). Texts are those of Kafka's `ReplicationControlManager` and
-`StripedReplicaPlacer`.
+Here: the records of new partitions, the usable brokers, checks of a caller's choice; texts are those of Kafka's
+`ReplicationControlManager`.
+Not here: the choice of brokers (`striped_placer`), moving existing replicas (`reassign`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
+from busway_bus.controller.striped_placer import StripedPlacer, UsableBroker, draws_from
 from busway_bus.metadata.image import UNASSIGNED, ClusterImage
 from busway_bus.metadata.records import PartitionRecord
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -16,23 +17,26 @@ from busway_protocol.errors import ErrorCode, KafkaError
 _ASSIGNMENT: Final = "The manual partition assignment includes"
 
 
-def place(image: ClusterImage, count: int, factor: int, *, first: int) -> list[tuple[int, ...]]:
-    """Choose replicas of new partitions, leader first, round-robin over usable brokers.
+def place(image: ClusterImage, count: int, factor: int, new_id: Callable[[], UUID]) -> list[tuple[int, ...]]:
+    """Choose replicas of new partitions, leader first.
+
+    Args:
+        new_id: makes the seed of random choices; not called if one broker is there.
 
     Raises:
         KafkaError: INVALID_REPLICATION_FACTOR, there are too few brokers.
     """
-    brokers = [broker.node_id for broker in image.usable_brokers()]
-    if factor > len(brokers):
-        text = (
-            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be reached "
-            f"because only {len(brokers)} broker(s) are registered or some brokers have all their log directories cordoned."
-        )
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
-    return [
-        tuple(brokers[(partition + replica) % len(brokers)] for replica in range(factor))
-        for partition in range(first, first + count)
-    ]
+    placer = StripedPlacer(usable(image), draws_from(new_id))
+    return [placer.place(factor) for _ in range(count)]
+
+
+def usable(image: ClusterImage) -> Iterator[UsableBroker]:
+    """Iterate over brokers that take new replicas: they do not shut down, and have a directory that is not cordoned."""
+    for broker in image.brokers.values():
+        cordoned = broker.cordoned_directories
+        room = cordoned is None or not broker.directories or set(broker.directories).difference(cordoned)
+        if room and not broker.in_controlled_shutdown:
+            yield UsableBroker(broker.node_id, broker.rack, broker.fenced)
 
 
 def check_replicas(image: ClusterImage, replicas: Sequence[int], factor: int | None = None) -> None:
@@ -64,18 +68,18 @@ def check_replicas(image: ClusterImage, replicas: Sequence[int], factor: int | N
 def new_partitions(
     image: ClusterImage, topic_id: UUID, replicas: Iterable[tuple[int, Sequence[int]]]
 ) -> list[PartitionRecord]:
-    """Build the records of new partitions. Usable replicas are in sync, and the first leads.
+    """Build the records of new partitions. Active replicas are in sync, and the first leads.
 
     Raises:
-        KafkaError: INVALID_REPLICA_ASSIGNMENT, no replica is usable.
+        KafkaError: INVALID_REPLICA_ASSIGNMENT, no replica is active.
     """
     places: dict[tuple[int, ...], tuple[list[int], list[UUID]]] = {}
     records = []
     for partition, brokers in replicas:
         key = tuple(brokers)
         if key not in places:
-            usable = [broker for broker in key if not image.brokers[broker].fenced]
-            places[key] = (usable, [directory_on(image, broker) for broker in key])
+            active = [broker for broker in key if image.is_active(broker)]
+            places[key] = (active, [directory_on(image, broker) for broker in key])
         isr, directories = places[key]
         if not isr:
             text = (

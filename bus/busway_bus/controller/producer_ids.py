@@ -6,6 +6,7 @@ Here: the decision on the next block (KIP-730). A restart skips the rest of the 
 from dataclasses import dataclass
 from typing import Final
 
+from busway_bus.controller.brokers import registered
 from busway_bus.controller.controller import Surroundings
 from busway_bus.kernel.decision import Decision
 from busway_bus.metadata.image import ClusterImage
@@ -22,6 +23,8 @@ class AllocateProducerIds:
     broker_epoch: int
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[range]:
+        """Raise STALE_BROKER_EPOCH unless the broker is registered with that epoch."""
+        registered(image, self.broker_id, self.broker_epoch)
         block = range(image.next_producer_id, image.next_producer_id + BLOCK_SIZE)
         record = ProducerIdsRecord(
             broker_id=self.broker_id, broker_epoch=self.broker_epoch, next_producer_id=block.stop

@@ -95,7 +95,7 @@ def create(image: ClusterImage, topic: NewTopic, surroundings: Surroundings) -> 
     _check_new_name(image, topic.name)
     _check_configs(image, topic)
     topic_id = surroundings.new_id()
-    placed = new_partitions(image, topic_id, _replicas(image, topic, surroundings.config))
+    placed = new_partitions(image, topic_id, _replicas(image, topic, surroundings))
     settings = (
         ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=key, value=value)
         for key, value in topic.configs.items()
@@ -131,18 +131,20 @@ def _check_configs(image: ClusterImage, topic: NewTopic) -> None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None
 
 
-def _replicas(image: ClusterImage, topic: NewTopic, config: BrokerConfig) -> Sequence[tuple[int, tuple[int, ...]]]:
+def _replicas(
+    image: ClusterImage, topic: NewTopic, surroundings: Surroundings
+) -> Sequence[tuple[int, tuple[int, ...]]]:
     if topic.assignments:
         _check_assignments(image, topic)
         return sorted(topic.assignments)
-    factor, count = topic.replication_factor, topic.partitions
+    config, factor, count = surroundings.config, topic.replication_factor, topic.partitions
     factor = config.get("default.replication.factor") if factor == DEFAULT else factor
     count = config.get("num.partitions") if count == DEFAULT else count
     if factor < 1:
         text = "Replication factor must be larger than 0, or -1 to use the default value."
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
     _check_count(count)
-    return list(enumerate(place(image, count, factor, first=0)))
+    return list(enumerate(place(image, count, factor, surroundings.new_id)))
 
 
 def _check_assignments(image: ClusterImage, topic: NewTopic) -> None:
@@ -183,12 +185,12 @@ class CreatePartitions:
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[UUID | KafkaError, ...]]:
         def growth(topic: PartitionCount) -> Callable[[ClusterImage], Decision[UUID]]:
-            return lambda newest: grow(newest, topic)
+            return lambda newest: grow(newest, topic, surroundings)
 
         return only_checked(several(image, map(growth, self.topics)), validate_only=self.validate_only)
 
 
-def grow(image: ClusterImage, growth: PartitionCount) -> Decision[UUID]:
+def grow(image: ClusterImage, growth: PartitionCount, surroundings: Surroundings) -> Decision[UUID]:
     """Add partitions to a topic, with the replication factor of its first one.
 
     Raises:
@@ -214,7 +216,7 @@ def grow(image: ClusterImage, growth: PartitionCount) -> Decision[UUID]:
     _check_count(growth.count)
     more, factor = growth.count - have, len(topic.partitions[0].replicas)
     if growth.assignments is None:
-        chosen = place(image, more, factor, first=have)
+        chosen = place(image, more, factor, surroundings.new_id)
     else:
         chosen = list(growth.assignments)
         if len(chosen) != more:

@@ -115,6 +115,7 @@ class GroupCoordinator:
             new_shard,
             replicas=replicas,
             machine=machine,
+            timeout_ms=config.get("offsets.commit.timeout.ms"),
             image=lambda: cluster().topics.get(OFFSETS_TOPIC),
             loaded=self._on_loaded,
             unloaded=self._unloaded,
@@ -296,7 +297,8 @@ class GroupCoordinator:
 
         Raises:
             KafkaError: from `verifier`; TRANSACTION_ABORTABLE if the transaction ended meanwhile;
-                INVALID_PRODUCER_EPOCH; INVALID_COMMIT_OFFSET_SIZE.
+                INVALID_PRODUCER_EPOCH; INVALID_COMMIT_OFFSET_SIZE; NOT_COORDINATOR, also if the shard was loaded again
+                meanwhile.
         """
         partition = self.runtime.partition_of(group_id)
         batch = BatchBuilder(
@@ -307,6 +309,7 @@ class GroupCoordinator:
         )
         steps = self._in_batch(group_id, offsets, batch)
         small = len(offsets) <= OFFSETS_PER_COMMIT_MAX
+        before = self.runtime.shard(partition)
         records, codes = finished(steps) if small else await self._replicas.scheduler.run(committer.host, steps)
         if not self.runtime.is_open(partition, producer.producer_id, producer.epoch):
             await self._verifications.verify(
@@ -314,13 +317,14 @@ class GroupCoordinator:
             )
         # Nothing may be awaited from here until they are in the log.
         now = self.runtime.now()
-        await self.runtime.write_in_transaction(
-            partition,
-            batch,
-            records,
-            lambda shard: shard.check_commit(group_id, committer, offsets, now),
-            committer.host,
-        )
+
+        def check(shard: GroupShard) -> None:
+            if shard is not before:
+                text = "the partition was elsewhere meanwhile, and the marker may be written"
+                raise KafkaError(ErrorCode.NOT_COORDINATOR, text)
+            shard.check_commit(group_id, committer, offsets, now)
+
+        await self.runtime.write_in_transaction(partition, batch, records, check, committer.host)
         return codes
 
     async def end_transaction(self, partition: int, marker: EndTransaction) -> ErrorCode:
@@ -389,7 +393,8 @@ class GroupCoordinator:
 
     def _topic_exists(self, topic: str, topic_id: UUID) -> bool:
         """Whether an offset's topic exists; without an id, any of that name."""
-        return topic in self._cluster().topics and (topic_id == ZERO_UUID or self._replicas.name_of(topic_id) == topic)
+        image = self._cluster()
+        return topic in image.topics and (topic_id == ZERO_UUID or image.names.get(topic_id) == topic)
 
 
 def _resolved(

@@ -18,10 +18,18 @@ _YIELD_EVERY: Final = 50
 """Markers between two yields."""
 _BEGIN_TOGETHER: Final = 50
 """Markers of peers started per loop iteration."""
+_TIMEOUT_MS: Final = 30_000
+"""Kafka's default of `request.timeout.ms`."""
 
 
 class LocalMarkerWriter:
-    def __init__(self, replicas: ReplicaManager, groups: GroupCoordinator) -> None:
+    """Writes markers of this node's partitions.
+
+    `timeout_ms`: longest wait for other replicas; then REQUEST_TIMED_OUT, and the marker is written again.
+    """
+
+    def __init__(self, replicas: ReplicaManager, groups: GroupCoordinator, *, timeout_ms: int = _TIMEOUT_MS) -> None:
+        self._timeout_s = timeout_ms / 1000
         self._replicas = replicas
         self._groups = groups
         self._begin = asyncio.Semaphore(_BEGIN_TOGETHER)
@@ -39,25 +47,32 @@ class LocalMarkerWriter:
     ) -> Mapping[tuple[str, int], ErrorCode]:
         codes: dict[tuple[str, int], ErrorCode] = {}
         durable: dict[tuple[str, int], asyncio.Future[None]] = {}
+        replicated = False
         for count, (topic, partition) in enumerate(partitions, 1):
             if topic == OFFSETS_TOPIC:
                 continue
             try:
-                _, acknowledged = self._replicas.append_marker(self._replicas.find(topic, partition), marker)
+                replica = self._replicas.find(topic, partition)
+                _, acknowledged = self._replicas.append_marker(replica, marker)
             except KafkaError as problem:
                 codes[topic, partition] = problem.code
             else:
                 codes[topic, partition] = ErrorCode.NONE
                 if acknowledged is not None:
                     durable[topic, partition] = acknowledged
+                    replicated = replicated or bool(replica.state.followers)
             if count % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
         for topic, partition in partitions:
             if topic == OFFSETS_TOPIC:
                 codes[topic, partition] = await self._groups.end_transaction(partition, marker)
+        deadline = asyncio.get_running_loop().time() + self._timeout_s if replicated else None
         for topic_partition, acknowledged in durable.items():
             try:
-                await asyncio.shield(acknowledged)
+                async with asyncio.timeout_at(deadline):
+                    await asyncio.shield(acknowledged)
+            except TimeoutError:
+                codes[topic_partition] = ErrorCode.REQUEST_TIMED_OUT
             except KafkaError as problem:
                 codes[topic_partition] = problem.code
         return codes

@@ -1,6 +1,6 @@
 """Replies to waiting requests of a coordinator.
 
-Here: sending them once durable, errors of the log.
+Here: sending them once durable, errors of the log, waiting for the high watermark.
 Not here: when (`runtime`), the replies.
 """
 
@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from busway_bus.kernel.decision import Waiter
+from busway_bus.replication.partition import Partition
+from busway_bus.replication.partition_state import ACKS_ALL
 from busway_protocol.errors import ErrorCode, KafkaError
 
 Durable = asyncio.Future[None]
@@ -28,12 +30,38 @@ def refusal(problem: KafkaError) -> KafkaError:
     return KafkaError(code, problem.message)
 
 
-async def durably(durable: Durable | None) -> None:
-    if durable is not None:
-        try:
+def committed(replica: Partition, end_offset: int) -> Durable | None:
+    """Return a future that is done once all records before an offset are committed; None if they are."""
+    if replica.state.may_acknowledge(end_offset - 1, ACKS_ALL):
+        return None
+    durable: Durable = asyncio.get_running_loop().create_future()
+
+    def settle(problem: KafkaError | None) -> None:
+        if durable.done():
+            return
+        if problem is None:
+            durable.set_result(None)
+        else:
+            durable.set_exception(problem)
+
+    replica.acknowledgements.add(end_offset - 1, ACKS_ALL, settle)
+    return durable
+
+
+async def durably(durable: Durable | None, within_s: float | None = None) -> None:
+    """Wait until everything appended is durable.
+
+    KafkaError: it failed; COORDINATOR_NOT_AVAILABLE after `within_s`, as in Kafka. It may become durable later.
+    """
+    if durable is None:
+        return
+    try:
+        async with asyncio.timeout(within_s):
             await asyncio.shield(durable)
-        except KafkaError as problem:
-            raise refusal(problem) from problem
+    except TimeoutError:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "too few replicas have the change yet") from None
+    except KafkaError as problem:
+        raise refusal(problem) from problem
 
 
 def answer(responses: Iterable[tuple[Waiter, Any]], durable: Durable | None) -> None:

@@ -3,18 +3,19 @@
 Here: deciding, appending, applying, replies after durability, timers, unloading.
 Not here: the decisions (`shard`), reading the log (`loading`), errors of replies (`replies`).
 
-A decision is appended and applied before the next; a record that cannot be appended has no effect. A shard is reloaded
-if an appended record does not become durable.
+A decision is appended and applied before the next; a record that cannot be appended has no effect. A shard belongs to
+one leader epoch of its partition: it is loaded when that begins, whatever of the log is not committed yet, and
+unloaded when it ends. It is reloaded if an appended record does not become durable.
 """
 
 import asyncio
 import functools
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from busway_bus.coordinator import replies
-from busway_bus.coordinator.loading import Loader
+from busway_bus.coordinator.loading import Loader, leads
 from busway_bus.coordinator.placement import partition_for
 from busway_bus.coordinator.replies import Durable
 from busway_bus.coordinator.shard import IncrementalShard, Record, Shard
@@ -22,6 +23,7 @@ from busway_bus.kernel.decision import Decision, Unanswered, Waiter
 from busway_bus.kernel.limits import RECORDS_PER_OWN_BATCH_MAX
 from busway_bus.metadata.image import TopicImage
 from busway_bus.replication.manager import ReplicaManager
+from busway_bus.replication.partition import Partition
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
 from busway_protocol.records.builder import BatchBuilder
@@ -29,24 +31,34 @@ from busway_protocol.records.builder import BatchBuilder
 S = TypeVar("S", bound=Shard)
 R = TypeVar("R")
 logger = logging.getLogger("busway.coordinator")
+WRITE_TIMEOUT_MS: Final = 5_000
+"""Kafka's default for groups and share states (`offsets.commit.timeout.ms`)."""
 
 
 class Loaded(Generic[S]):
     """A shard that is served.
 
     Attributes:
-        durable: done once everything appended is durable; None if it is.
+        leader_epoch: of the partition, in which alone the shard may decide.
+        durable: done once everything in the log is durable; None if it is.
         timer: the deadline and the handle of the next tick.
     """
 
-    __slots__ = ("durable", "incremental", "partition", "shard", "timer")
+    __slots__ = ("durable", "incremental", "leader_epoch", "partition", "replica", "shard", "timer")
 
-    def __init__(self, partition: int, shard: S) -> None:
+    def __init__(self, partition: int, replica: Partition, leader_epoch: int, shard: S) -> None:
         self.partition = partition
+        self.replica = replica
+        self.leader_epoch = leader_epoch
         self.shard = shard
         self.incremental: IncrementalShard | None = shard if isinstance(shard, IncrementalShard) else None
         self.durable: Durable | None = None
         self.timer: tuple[int, asyncio.TimerHandle] | None = None
+
+    @property
+    def current(self) -> bool:
+        """Whether its leader epoch goes on."""
+        return leads(self.replica, self.leader_epoch)
 
 
 class Runtime(Generic[S]):
@@ -57,6 +69,7 @@ class Runtime(Generic[S]):
 
     Args:
         image: the topic in the current image, None if missing; a new object after every change.
+        timeout_ms: longest wait of a reply for other replicas; without those it lasts until the disk has the record.
         loaded: called with each partition and shard once served.
         unloaded: called with each shard no longer served.
     """
@@ -69,6 +82,7 @@ class Runtime(Generic[S]):
         replicas: ReplicaManager,
         machine: Machine,
         image: Callable[[], TopicImage | None],
+        timeout_ms: int = WRITE_TIMEOUT_MS,
         loaded: Callable[[int, S], None] = lambda partition, shard: None,
         unloaded: Callable[[S], None] = lambda shard: None,
     ) -> None:
@@ -76,6 +90,7 @@ class Runtime(Generic[S]):
         self._replicas = replicas
         self._machine = machine
         self._image = image
+        self._timeout_s = timeout_ms / 1000
         self._notify_loaded = loaded
         self._notify_unloaded = unloaded
         self._followed: TopicImage | None = None
@@ -119,8 +134,11 @@ class Runtime(Generic[S]):
         return self.shards()
 
     def _find(self, partition: int) -> Loaded[S]:
-        if partition not in self._loaded:
-            self.load()
+        loaded = self._loaded.get(partition)
+        if loaded is not None and loaded.current:
+            return loaded
+        self.follow()
+        self._follow(partition)
         loaded = self._loaded.get(partition)
         if loaded is not None:
             return loaded
@@ -136,7 +154,7 @@ class Runtime(Generic[S]):
         """Decide, append and apply; return the reply once all is durable."""
         loaded = self._find(partition)
         decision = self._decide(loaded, operation)
-        await replies.durably(loaded.durable)
+        await self._durably(loaded)
         return decision.reply
 
     async def write_batch(
@@ -152,7 +170,7 @@ class Runtime(Generic[S]):
         if records:
             self._append_batch(loaded, records, batch, loaded.shard.apply)
             self._set_timer(loaded)
-        await replies.durably(loaded.durable)
+        await self._durably(loaded)
 
     async def park(
         self,
@@ -171,12 +189,17 @@ class Runtime(Generic[S]):
         if isinstance(reply, Unanswered):
             parked(waiter)
             return await waiter
-        await replies.durably(loaded.durable)
+        await self._durably(loaded)
         return reply
 
     async def read(self, partition: int, operation: Callable[[S], R]) -> R:
         """Read a shard; return once what was read is durable: no crash revokes it."""
         return await self.write(partition, lambda shard: Decision(reply=operation(shard)))
+
+    async def _durably(self, loaded: Loaded[S]) -> None:
+        if loaded.durable is not None:
+            within_s = self._timeout_s if loaded.replica.state.followers else None
+            await replies.durably(loaded.durable, within_s)
 
     def _decide(self, loaded: Loaded[S], operation: Callable[[S], Decision[R]]) -> Decision[R]:
         decision = operation(loaded.shard)
@@ -226,8 +249,7 @@ class Runtime(Generic[S]):
         KafkaError: nothing is written or applied.
         """
         try:
-            replica = self._replicas.find(self._topic, loaded.partition)
-            info, durable = self._replicas.append(replica, batch.build())
+            info, durable = self._replicas.append(self._replica(loaded), batch.build())
         except KafkaError as problem:
             raise replies.refusal(problem) from problem
         now = self.now()
@@ -236,6 +258,17 @@ class Runtime(Generic[S]):
                 loaded.incremental.at(offset)
             apply(record, now)
         self._appended(loaded, durable)
+
+    def _replica(self, loaded: Loaded[S]) -> Partition:
+        """Return the log to append a decision of a shard to.
+
+        KafkaError: the shard's leader epoch is over, so that another broker may have written since.
+        """
+        replica = self._replicas.find(self._topic, loaded.partition)
+        if replica is not loaded.replica or not loaded.current:
+            text = f"{self._topic}-{loaded.partition} is not led in epoch {loaded.leader_epoch} any more"
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+        return replica
 
     def _appended(self, loaded: Loaded[S], durable: Durable | None) -> None:
         if durable is not None:
@@ -248,7 +281,7 @@ class Runtime(Generic[S]):
             loaded.durable = None
         if problem is not None and self._loaded.get(loaded.partition) is loaded:
             self._unload(loaded)
-            self.load()
+            self._loader.begin(loaded.partition)
 
     # Timers
 
@@ -273,8 +306,7 @@ class Runtime(Generic[S]):
     def load(self) -> None:
         self.follow()
         for partition in range(self.partitions):
-            if partition not in self._loaded:
-                self._loader.begin(partition)
+            self._follow(partition)
 
     @property
     def loading(self) -> bool:
@@ -288,15 +320,16 @@ class Runtime(Generic[S]):
         self._loader.look_again()
         self.load()
 
-    def _serve(self, partition: int, shard: S) -> None:
-        loaded = self._loaded[partition] = Loaded(partition, shard)
+    def _serve(self, partition: int, replica: Partition, leader_epoch: int, shard: S) -> None:
+        loaded = self._loaded[partition] = Loaded(partition, replica, leader_epoch, shard)
+        self._appended(loaded, replies.committed(replica, replica.log.end_offset))
         self._set_timer(loaded)
         self._notify_loaded(partition, shard)
 
-    # Unloading
+    # Leadership
 
     def follow(self) -> None:
-        """Unload shards of a deleted topic, and those no longer led here.
+        """Load shards of partitions whose leader this node became; unload those of others and of a deleted topic.
 
         Parked requests fail with NOT_COORDINATOR. Call it on every change of metadata.
         """
@@ -308,10 +341,19 @@ class Runtime(Generic[S]):
             self._loader.stop()
             for loaded in tuple(self._loaded.values()):
                 self._unload(loaded)
+            before = None
+        placed_before = () if before is None else before.partitions
+        for partition, placed in enumerate(() if image is None else image.partitions):
+            if partition >= len(placed_before) or placed is not placed_before[partition]:
+                self._follow(partition)
+
+    def _follow(self, partition: int) -> None:
+        loaded = self._loaded.get(partition)
+        if loaded is not None and loaded.current:
             return
-        for partition, (placed, placed_before) in enumerate(zip(image.partitions, before.partitions, strict=False)):
-            if placed is not placed_before and partition in self._loaded and not self._loader.led(partition):
-                self._unload(self._loaded[partition])
+        if loaded is not None:
+            self._unload(loaded)
+        self._loader.begin(partition)
 
     def _unload(self, loaded: Loaded[S]) -> None:
         del self._loaded[loaded.partition]

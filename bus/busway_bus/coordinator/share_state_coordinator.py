@@ -61,6 +61,7 @@ class ShareCoordinator:
             lambda: ShareStateShard(exists=exists, updates_per_snapshot=updates),
             replicas=replicas,
             machine=machine,
+            timeout_ms=config.get("share.coordinator.write.timeout.ms"),
             image=image,
         )
         self._creating = asyncio.Lock()

@@ -12,12 +12,15 @@ from typing import TypeVar
 
 from busway_bus.coordinator.markers import Markers
 from busway_bus.coordinator.refusals import Refusals
+from busway_bus.coordinator.remote_verification import RemoteVerification
 from busway_bus.coordinator.runtime import Runtime
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.limits import TRANSACTIONS_PER_TICK_MAX
+from busway_bus.kernel.node_channels import BrokerChannels
 from busway_bus.kernel.topics import TRANSACTIONS_TOPIC
 from busway_bus.kernel.transactions import MarkerWriter
-from busway_bus.metadata.image import TopicImage
+from busway_bus.metadata.delta import Delta
+from busway_bus.metadata.image import NO_LEADER, ClusterImage, TopicImage
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.transactions.fencing import Identity
 from busway_bus.transactions.shard import Begun, Ended, Levels, TransactionShard, transactions_share
@@ -37,6 +40,7 @@ class TransactionCoordinator:
     Args:
         image: `__transaction_state`, as for `Runtime`; `create_topic` creates it.
         version: finalized level of `transaction.version`.
+        channels: to coordinators on other brokers; None where there are none.
     """
 
     def __init__(
@@ -51,8 +55,13 @@ class TransactionCoordinator:
         version: Callable[[], int],
         new_producer_id: Callable[[], Awaitable[int]],
         writer: MarkerWriter,
+        channels: BrokerChannels | None = None,
     ) -> None:
         self._config = config
+        self._image = image
+        self._remote = (
+            None if channels is None else RemoteVerification(channels, timeout_ms=config.get("request.timeout.ms"))
+        )
         self._create_topic = create_topic
         self._version = version
         self._new_producer_id = new_producer_id
@@ -62,6 +71,7 @@ class TransactionCoordinator:
             functools.partial(TransactionShard, share),
             replicas=replicas,
             machine=machine,
+            timeout_ms=config.get("request.timeout.ms"),
             image=image,
             loaded=self._loaded,
         )
@@ -125,9 +135,12 @@ class TransactionCoordinator:
         partitions: Collection[TopicPartition],
         *,
         client_version: int,
-        host: str,
+        host: str | None,
     ) -> None:
         """Add partitions to a transaction; return once durable.
+
+        Args:
+            host: charged for them; None for the host that is charged for the id.
 
         Raises:
             KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, POLICY_VIOLATION.
@@ -174,11 +187,37 @@ class TransactionCoordinator:
         add: bool,
         host: str,
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Check the partitions of a transactional write; see `TransactionVerifier`.
+        """Check the partitions of a transactional write with the coordinator; see `TransactionVerifier`.
 
         Codes are those of AddPartitionsToTxn, and TRANSACTION_ABORTABLE for a partition that was not added.
         """
         identity = (producer_id, producer_epoch)
+        coordinator = self._coordinator(transactional_id)
+        if self._remote is None or coordinator == self._config.node_id:
+            return await self.verify_here(transactional_id, identity, partitions, add=add, host=host)
+        if coordinator == NO_LEADER:
+            return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return await self._remote.verify(coordinator, transactional_id, identity, tuple(partitions), add=add)
+
+    def _coordinator(self, transactional_id: str) -> int:
+        """Return the broker that coordinates an id, NO_LEADER if none does now."""
+        image = self._image()
+        return NO_LEADER if image is None else image.partitions[self.runtime.partition_of(transactional_id)].leader
+
+    async def verify_here(
+        self,
+        transactional_id: str,
+        identity: Identity,
+        partitions: Collection[TopicPartition],
+        *,
+        add: bool,
+        host: str | None,
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """As `verify`, where this broker is the coordinator; else NOT_COORDINATOR.
+
+        Args:
+            host: charged for added partitions; None for the host that is charged for the id.
+        """
         try:
             if not transactional_id:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
@@ -289,7 +328,14 @@ class TransactionCoordinator:
                     return
                 await asyncio.sleep(0)
 
+    async def follow(self, image: ClusterImage, delta: Delta) -> None:
+        """Give up verifications at brokers that are fenced."""
+        if self._remote is not None:
+            self._remote.queues.follow(image)
+
     async def close(self) -> None:
         """Stop; the next start continues."""
+        if self._remote is not None:
+            self._remote.queues.close()
         await self.markers.close()
         self.runtime.close()

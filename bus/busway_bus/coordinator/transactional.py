@@ -56,7 +56,7 @@ class TransactionalRuntime(Runtime[T]):
 
         if records:
             self._append_batch(loaded, records, batch, apply)
-        await replies.durably(loaded.durable)
+        await self._durably(loaded)
 
     async def end_transaction(self, partition: int, marker: EndTransaction) -> None:
         """Write and apply a marker; return once durable. A repeated one changes nothing.
@@ -65,10 +65,9 @@ class TransactionalRuntime(Runtime[T]):
         """
         loaded = self._find(partition)
         try:
-            replica = self._replicas.find(self._topic, partition)
-            _, durable = self._replicas.append_marker(replica, marker)
+            _, durable = self._replicas.append_marker(self._replica(loaded), marker)
         except KafkaError as problem:
             raise replies.refusal(problem) from problem
         loaded.shard.end_transaction(marker.producer_id, self.now(), committed=marker.committed)
         self._appended(loaded, durable)
-        await replies.durably(loaded.durable)
+        await self._durably(loaded)

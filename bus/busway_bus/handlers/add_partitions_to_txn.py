@@ -4,7 +4,8 @@ Versions: 2 returns PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588),
 several transactions or verification only (KIP-890); 5 may return TRANSACTION_ABORTABLE.
 Behaviour: adds all partitions of a transaction or none. While the id's last transaction is ending, it waits for at most
 add.partitions.to.txn.retry.backoff.max.ms, then returns CONCURRENT_TRANSACTIONS. A transaction has at most 10,000
-partitions, and a host's share of all of them is bounded (POLICY_VIOLATION).
+partitions, and a host's share of all of them is bounded (POLICY_VIOLATION); what a broker adds is charged to the host of
+the transactional id.
 """
 
 from collections.abc import Iterable, Mapping
@@ -73,13 +74,9 @@ async def _results(
     if codes:
         return _by_topic(transaction.topics, {**dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED), **codes})
     if transaction.verify_only:
-        verified = await context.node.transactions.verify(
-            transaction.transactional_id,
-            transaction.producer_id,
-            transaction.producer_epoch,
-            partitions,
-            add=False,
-            host=context.client_host,
+        identity = (transaction.producer_id, transaction.producer_epoch)
+        verified = await context.node.transactions.verify_here(
+            transaction.transactional_id, identity, partitions, add=False, host=None
         )
         return _by_topic(transaction.topics, verified)
     code = await _added(transaction, partitions, context, client_version)
@@ -101,7 +98,7 @@ async def _added(
             identity,
             frozenset(partitions),
             client_version=client_version,
-            host=context.client_host,
+            host=None if context.api_version >= BATCHED_SINCE else context.client_host,
         )
     except KafkaError as problem:
         fenced = problem.code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_SINCE

@@ -1,7 +1,9 @@
 """AlterPartitionReassignments (key 45, versions 0-1): move partitions to other brokers (KIP-455).
 
-Versions: 1 says whether the number of replicas may change, which it cannot here.
-Behaviour: a move to the current broker is done at once; another broker is refused, as none exists.
+Versions: 1 says whether the number of replicas may change.
+Behaviour: as Kafka's controller. A move ends once its new replicas are in sync; null replicas cancel it. One to the
+current brokers is done at once.
+*Not supported*: throttles: a move copies as fast as it can
 """
 
 from busway_bus.controller.reassign import AlterPartitionReassignments, Move
@@ -34,7 +36,8 @@ async def handle(
         for topic in request.topics
         for partition in topic.partitions
     )
-    replies = await context.node.controller.request(AlterPartitionReassignments(moves=moves), context.for_controller)
+    command = AlterPartitionReassignments(moves=moves, may_change_factor=request.allow_replication_factor_change)
+    replies = await context.node.controller.request(command, context.for_controller)
     problems = iter(replies)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,

@@ -46,7 +46,7 @@ async def handle(request: CreatePartitionsRequest, context: RequestContext) -> C
             if isinstance(reply, KafkaError):
                 raise reply
             if not request.validate_only:
-                node.replicas.local.check_online(reply)
+                node.check_online(reply)
         except KafkaError as problem:
             code, text = problem.code, problem.message
         results.append(CreatePartitionsTopicResult(name=name, error_code=code, error_message=text))

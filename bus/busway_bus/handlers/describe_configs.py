@@ -103,6 +103,8 @@ def _rebalances(group_id: str, context: RequestContext) -> DescribeConfigsResour
         KafkaError: GROUP_ID_NOT_FOUND; INVALID_GROUP_ID for a share group; NOT_COORDINATOR and similar errors, to retry
             at another broker or later.
     """
+    if context.on_cluster_controller:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a controller coordinates no groups; ask a broker")
     groups = context.node.groups
     if (group := groups.group(group_id)) is not None and group.kind is GroupKind.SHARE:
         raise KafkaError(

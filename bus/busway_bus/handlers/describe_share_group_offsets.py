@@ -102,7 +102,12 @@ async def _topic(
         if UNKNOWN in {state.start_offset, state.delivery_complete_count}:
             return answer
         try:
-            end = context.node.replicas.find(name, partition_index).high_watermark
+            ends = context.node.partition_ends
+            end = (
+                context.node.replicas.find(name, partition_index).high_watermark
+                if ends is None
+                else await ends.end(name, partition_index)
+            )
         except KafkaError as problem:
             return _unknown(partition_index, problem)
         # After truncation of damage a group's state may be beyond the log's end; a negative lag would mean unknown.

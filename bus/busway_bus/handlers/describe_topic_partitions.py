@@ -2,7 +2,6 @@
 
 Behaviour: topics in the order of their names, at most response_partition_limit partitions; the cursor is the start of
 the next page. A partition that is offline after damage has no leader.
-*Not supported*: eligible leader replicas, which one node does not have.
 """
 
 from busway_bus.controller.topics import check_name
@@ -96,7 +95,7 @@ def _partition(
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        eligible_leader_replicas=[],
-        last_known_elr=[],
+        eligible_leader_replicas=list(partition.elr),
+        last_known_elr=list(partition.last_known_elr),
         offline_replicas=image.lacks(partition, listener),
     )

@@ -1,11 +1,11 @@
 """ElectLeaders (key 43, versions 0-2): elect leaders of partitions.
 
 Versions: 1 has types of election (KIP-460) and an error for the whole response, 2 is flexible.
-Behaviour: the only replica already leads: ELECTION_NOT_NEEDED, omitted if all partitions are requested. An offline one
-cannot lead.
+Behaviour: a partition with the leader that is asked for answers ELECTION_NOT_NEEDED, and is omitted if all partitions
+are requested. A replica leads if its broker is active and its log is online.
 """
 
-from busway_bus.controller.leaders import PREFERRED, UNCLEAN, ElectLeaders
+from busway_bus.controller.elections import PREFERRED, UNCLEAN, ElectLeaders
 from busway_bus.handlers.common.context import RequestContext
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
@@ -34,7 +34,14 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
     )
     problems = await context.node.controller.request(command, context.for_controller)
     outcomes = [
-        (key, PartitionResult(partition_id=key[1], error_code=problem.code, error_message=problem.message))
+        (
+            key,
+            PartitionResult(
+                partition_id=key[1],
+                error_code=ErrorCode.NONE if problem is None else problem.code,
+                error_message=None if problem is None else problem.message,
+            ),
+        )
         for key, problem in problems
     ]
     if topics is None:  # Kafka lists every topic, even without results

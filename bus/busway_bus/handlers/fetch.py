@@ -1,13 +1,14 @@
 """Fetch (key 1, versions 4-18): read batches, with a long poll.
 
-Versions: 7 has sessions (KIP-227), 9 checks the leader epoch (KIP-320), 11 has the rack, 12 is flexible and returns a
-diverging epoch, 13 has topic ids (KIP-516), 15 moves the replica's state, 18 has a follower's high watermark.
+Versions: 7 has sessions (KIP-227), 9 checks the leader epoch (KIP-320), 11 has the rack and lets consumers read from
+followers (KIP-392), 12 is flexible and returns a diverging epoch, 13 has topic ids (KIP-516), 15 has a follower's
+broker epoch (KIP-903), 16 names the new leader in a refusal (KIP-951), 18 has a follower's high watermark.
 Behaviour: consumers read below the high watermark; with isolation level 1 below the last stable offset, with the
 aborted transactions in that range (KIP-98). The first batch is returned even beyond the limit (KIP-74), the last one
 may be cut off, as in Kafka. The response is sent when min_bytes are available, a partition has an error or max_wait_ms
 is over. Batches are read from the files as the client reads. A batch damaged on disk is CORRUPT_MESSAGE for its own
-partition.
-*Not supported*: followers, which one node does not have.
+partition. Followers read up to the end of the log; the offset that one fetches from is its end. A broker id that is not
+registered is refused.
 """
 
 import asyncio
@@ -18,11 +19,15 @@ from typing import Any, Final
 from uuid import UUID
 
 from busway_bus.handlers.common.context import PeerGone, RequestContext
+from busway_bus.handlers.common.fetch_data import diverging_end, endpoints, is_news, refused
+from busway_bus.handlers.common.leader_hints import HINTED, LeaderHints
 from busway_bus.handlers.common.pending_response import PendingResponse
 from busway_bus.log.file_slice import ColdPages, FileSlice, Warming
 from busway_bus.replication.delayed_fetch import DelayedFetch
 from busway_bus.replication.fetch_sessions import SESSIONLESS, CachedPartition, Session
+from busway_bus.replication.isr import FollowerFetch
 from busway_bus.replication.partition import Partition
+from busway_bus.replication.read_replicas import preferred_replica
 from busway_bus.scheduling.off_loop import off_loop
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
@@ -43,6 +48,8 @@ API = ApiKey.FETCH
 VERSIONS = (4, 18)
 NEEDS = (Access(Operation.READ, Resource.TOPIC), Access(Operation.CLUSTER_ACTION, Resource.CLUSTER))
 TOPIC_IDS_SINCE = 13
+READ_FROM_FOLLOWERS_SINCE = 11
+LEADER_HINTS_SINCE = 16
 READ_TOGETHER: Final = 1_000
 READ_AT_ONCE_BYTES: Final = 4 * 1024
 """Size below which records are read at once."""
@@ -55,8 +62,12 @@ def handle(
     request: FetchRequest, context: RequestContext
 ) -> FetchResponse | PendingResponse | Coroutine[Any, Any, FetchResponse]:
     """Respond at once if enough is available, otherwise wait."""
-    if request.replica_id >= 0 or request.replica_state.replica_id >= 0:
-        return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, responses=[])
+    replica = max(request.replica_id, request.replica_state.replica_id)
+    follower = None
+    if replica >= 0:
+        if replica == context.node.node_id or replica not in context.node.image.brokers:
+            return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, responses=[])
+        follower = context.node.replicas.follower_fetch(replica, request.replica_state.replica_epoch)
     if context.peer.gone:
         raise PeerGone  # a read has no effect but its response
     try:
@@ -65,7 +76,7 @@ def handle(
         )
     except KafkaError as problem:
         return FetchResponse(error_code=problem.code, responses=[])
-    fetch = _Fetch(request, context, session, full)
+    fetch = _Fetch(request, context, session, full, follower)
     reading = fetch.read(tuple(session.partitions.values()))
     for pause in reading:
         return fetch.in_parts(pause, reading)
@@ -80,17 +91,35 @@ class _Fetch(PendingResponse):
         "_context",
         "_data",
         "_delayed",
+        "_follower",
         "_full",
         "_grown",
+        "_hints",
+        "_leader_only",
         "_news",
+        "_rack",
+        "_repeated",
         "_request",
         "_session",
         "_sizes",
         "_states",
     )
 
-    def __init__(self, request: FetchRequest, context: RequestContext, session: Session, full: bool) -> None:
+    def __init__(
+        self,
+        request: FetchRequest,
+        context: RequestContext,
+        session: Session,
+        full: bool,
+        follower: FollowerFetch | None,
+    ) -> None:
         super().__init__()
+        self._follower = follower
+        self._leader_only = follower is not None or context.api_version < READ_FROM_FOLLOWERS_SINCE
+        rack = request.rack_id if follower is None else ""
+        self._rack = rack and context.node.replicas.reader_rack(rack)
+        self._repeated = False
+        self._hints: LeaderHints | None = None
         self._request = request
         self._context = context
         self._session = session
@@ -116,7 +145,14 @@ class _Fetch(PendingResponse):
 
     def _delay(self, ended: Callable[[Exception | None], None]) -> DelayedFetch:
         # Without an await since the read, so that no append is missed.
-        self._delayed = DelayedFetch(self._states, self._enough, ended, self._request.max_wait_ms / 1000)
+        self._repeated = True
+        self._delayed = DelayedFetch(
+            self._states,
+            self._enough,
+            ended,
+            self._request.max_wait_ms / 1000,
+            of_follower=self._follower is not None,
+        )
         self._context.peer.polls.add(self._delayed)
         return self._delayed
 
@@ -161,9 +197,11 @@ class _Fetch(PendingResponse):
         try:
             current = self._find(cached)
             current.check_epoch(request.current_leader_epoch)
+            if self._leader_only:
+                self._check_reader(current)
             if self._request.min_bytes <= 1 and request.fetch_offset < self._readable(current):
                 return True  # the read determines how much
-            if _diverging(current, request.last_fetched_epoch, request.fetch_offset) is not None:
+            if diverging_end(current, request.last_fetched_epoch, request.fetch_offset) is not None:
                 return True
             extent = current.log.extent(request.fetch_offset, up_to=self._readable(current))
         except (KafkaError, ProtocolError, OSError):
@@ -208,19 +246,54 @@ class _Fetch(PendingResponse):
             partition = self._find(cached)
             partition.counters.fetch_requests += 1
             partition.check_epoch(cached.request.current_leader_epoch)
+            if self._leader_only:
+                self._check_reader(partition)
             self._states[partition], self._sizes[partition] = cached, 0
             if not self._full and self._nothing_new(partition, cached):
+                if self._follower is not None:
+                    self._note(partition, cached, self._follower)
                 return 0
             data = self._partition_data(partition, cached)
-            if data.diverging_epoch.epoch < 0:
+            if data.diverging_epoch.epoch < 0 and data.preferred_read_replica < 0:
                 size = self._records(partition, cached, data, left, wait=wait)
+                if self._follower is not None:
+                    self._note(partition, cached, self._follower)
+                    data.high_watermark = partition.high_watermark
         except KafkaError as problem:
             if partition is not None:
                 partition.counters.failed_fetch_requests += 1
-            data = _refused(cached, problem.code)
+            data = refused(cached, problem.code)
+            if problem.code in HINTED:
+                self._hint(cached, data)
         self._data[cached] = data
-        self._news = self._news or data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0
+        self._news = (
+            self._news
+            or data.error_code != ErrorCode.NONE
+            or data.diverging_epoch.epoch >= 0
+            or data.preferred_read_replica >= 0
+        )
         return size
+
+    def _check_reader(self, partition: Partition) -> None:
+        """Refuse what only a leader serves, and a stale follower, with KafkaError."""
+        partition.check_leader()
+        if self._follower is not None:
+            partition.check_follower(self._follower.replica, self._follower.broker_epoch)
+
+    def _note(self, partition: Partition, cached: CachedPartition, follower: FollowerFetch) -> None:
+        """Note a follower's offsets, once a request."""
+        if not self._repeated:
+            partition.fetched(follower, cached.request.fetch_offset, cached.request.log_start_offset)
+
+    def _hint(self, cached: CachedPartition, data: PartitionData) -> None:
+        """Name the leader in a refusal (KIP-951)."""
+        if self._context.api_version < LEADER_HINTS_SINCE:
+            return
+        if self._hints is None:
+            self._hints = LeaderHints(self._context.node.image, self._context.listener)
+        name = cached.key[0] or self._context.node.replicas.name_of(cached.key[1]) or ""
+        leader_id, leader_epoch = self._hints.leader(name, cached.key[2])
+        data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
 
     def _find(self, cached: CachedPartition) -> Partition:
         topic, topic_id, partition_index = cached.key
@@ -233,6 +306,8 @@ class _Fetch(PendingResponse):
         return replicas.find(name or "", partition_index)
 
     def _readable(self, partition: Partition) -> int:
+        if self._follower is not None:
+            return partition.log.end_offset
         return partition.last_stable_offset if self._request.isolation_level else partition.high_watermark
 
     def _nothing_new(self, partition: Partition, cached: CachedPartition) -> bool:
@@ -240,7 +315,8 @@ class _Fetch(PendingResponse):
         request = cached.request
         return (
             not cached.error
-            and request.fetch_offset == cached.high_watermark == partition.high_watermark
+            and cached.high_watermark == partition.high_watermark
+            and request.fetch_offset == (cached.high_watermark if self._follower is None else partition.log.end_offset)
             and cached.log_start_offset == partition.log.start_offset
             and request.last_fetched_epoch in {-1, partition.leader_epoch}
             and cached not in self._data
@@ -261,9 +337,17 @@ class _Fetch(PendingResponse):
             records=b"",
         )
         if request.last_fetched_epoch >= 0:
-            diverging = _diverging(partition, request.last_fetched_epoch, request.fetch_offset)
+            diverging = diverging_end(partition, request.last_fetched_epoch, request.fetch_offset)
             if diverging is not None:
                 data.diverging_epoch = diverging
+        if self._rack and partition.leads:
+            data.preferred_read_replica = preferred_replica(
+                partition.state,
+                self._context.node.image,
+                listener=self._context.listener,
+                rack=self._rack,
+                fetch_offset=request.fetch_offset,
+            )
         return data
 
     def _records(
@@ -285,9 +369,8 @@ class _Fetch(PendingResponse):
                     for producer_id, first_offset in aborted
                 ]
             else:
-                batches = partition.log.slice(
-                    request.fetch_offset, max_bytes, up_to=data.high_watermark, min_one=min_one, wait=wait
-                )
+                up_to = data.high_watermark if self._follower is None else partition.log.end_offset
+                batches = partition.log.slice(request.fetch_offset, max_bytes, up_to=up_to, min_one=min_one, wait=wait)
             if batches is None:
                 return 0
             size = len(batches)
@@ -299,13 +382,13 @@ class _Fetch(PendingResponse):
         return size
 
     def answer(self) -> FetchResponse:
-        if self._bytes:
+        if self._bytes and self._follower is None:
             for partition, size in self._sizes.items():
                 partition.counters.bytes_out += size
         topics: dict[str | UUID, FetchableTopicResponse] = {}
         for cached, data in self._data.items():
             name, topic_id, _ = cached.key
-            if not self._full and not _is_news(cached, data):
+            if not self._full and not is_news(cached, data):
                 continue
             cached.high_watermark, cached.log_start_offset = data.high_watermark, data.log_start_offset
             cached.error = data.error_code
@@ -316,7 +399,11 @@ class _Fetch(PendingResponse):
             topic.partitions.append(data)
             if data.records:
                 self._session.gave(cached.key)
-        return FetchResponse(session_id=self._session.id or SESSIONLESS, responses=list(topics.values()))
+        return FetchResponse(
+            session_id=self._session.id or SESSIONLESS,
+            responses=list(topics.values()),
+            node_endpoints=[] if self._hints is None else endpoints(self._hints),
+        )
 
 
 def _settle(over: "asyncio.Future[Exception | None]", problem: Exception | None) -> None:
@@ -339,41 +426,3 @@ def pieces(batches: FileSlice) -> Any:
         with contextlib.suppress(BlockingIOError):  # the socket waits for the disk
             return batches.take_now(size)
     return [batches]
-
-
-def _diverging(partition: Partition, epoch: int, offset: int) -> EpochEndOffset | None:
-    """Return where this log diverges from the client's (KIP-595).
-
-    OFFSET_OUT_OF_RANGE: the epoch is unknown.
-    """
-    if epoch < 0:
-        return None
-    common_epoch, end = epoch, partition.log.end_offset
-    if epoch != partition.leader_epoch:  # known before its first batch
-        common_epoch, end = partition.log.epochs.end_offset(epoch, end)
-    if common_epoch < 0 or offset < partition.log.start_offset:
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if common_epoch == epoch and end >= offset:
-        return None
-    return EpochEndOffset(epoch=common_epoch, end_offset=end)
-
-
-def _refused(cached: CachedPartition, code: ErrorCode) -> PartitionData:
-    return PartitionData(
-        partition_index=cached.request.partition,
-        error_code=code,
-        high_watermark=-1,
-        aborted_transactions=None,
-        records=b"",
-    )
-
-
-def _is_news(cached: CachedPartition, data: PartitionData) -> bool:
-    return bool(
-        data.records
-        or data.error_code != ErrorCode.NONE
-        or cached.error != ErrorCode.NONE
-        or data.high_watermark != cached.high_watermark
-        or data.log_start_offset != cached.log_start_offset
-        or data.diverging_epoch.epoch >= 0
-    )

@@ -11,7 +11,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from busway_bus.coordinator.placement import partition_for
+from busway_bus.coordinator.placement import keeper_of
 from busway_bus.handlers.common.context import RequestContext
 from busway_bus.kernel.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.metadata.features import SHARE_VERSION
@@ -47,7 +47,10 @@ async def handle(request: FindCoordinatorRequest, context: RequestContext) -> Fi
             await ensure()
         except KafkaError as problem:
             missing = problem.message or problem.code.name
-            logger.error("%s cannot be made: %s", TOPICS[request.key_type], missing)
+            waits = problem.code is ErrorCode.INVALID_REPLICATION_FACTOR  # for brokers that start
+            logger.log(
+                logging.INFO if waits else logging.ERROR, "%s cannot be made: %s", TOPICS[request.key_type], missing
+            )
     if context.api_version >= BATCHED_SINCE:
         coordinators = [_served(key, request.key_type, missing, context) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=coordinators)
@@ -93,8 +96,7 @@ def _served(key: str, key_type: int, missing: str, context: RequestContext) -> C
 
 def _coordinator(key: str, topic_name: str, context: RequestContext) -> Coordinator:
     image = context.node.image
-    topic = image.topics.get(topic_name)
-    partition = None if topic is None else topic.partitions[partition_for(key, len(topic.partitions))]
+    partition = keeper_of(image, topic_name, key)
     address = None if partition is None else image.address(partition.leader, context.listener)
     if partition is None or address is None:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE

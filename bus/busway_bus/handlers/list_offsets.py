@@ -3,7 +3,9 @@
 Versions: 2 has the isolation level, 4 the leader epoch, 6 is flexible, 7 has the largest timestamp (-3), 8 the earliest
 local offset (-4), 9 the last tiered one (-5), 11 the earliest pending upload (-6).
 Behaviour: -1 is the high watermark, with isolation level 1 the last stable offset, -2 the log start; a timestamp is the
-first record at or after it (KIP-79). Only what consumers may read counts, for -3 too.
+first record at or after it (KIP-79). Only what consumers may read counts, for -3 too; a follower gets the end of the
+log. A new leader answers OFFSET_NOT_AVAILABLE (KIP-207) until it has committed what its log had at its election, before
+version 5 LEADER_NOT_AVAILABLE. Other brokers than the leader answer only the debugging id -2.
 *Not supported*: tiers; -4 is the log start, -5 and -6 answer -1.
 """
 
@@ -28,6 +30,8 @@ API = ApiKey.LIST_OFFSETS
 VERSIONS = (1, 11)
 NEEDS = (Access(Operation.DESCRIBE, Resource.TOPIC),)
 LEADER_EPOCH_SINCE = 4
+NOT_AVAILABLE_SINCE = 5
+DEBUGGING = -2
 Searches = list[tuple[ListOffsetsPartitionResponse, Partition, int, bool]]
 """Incomplete partitions with their timestamp, and whether only committed records count."""
 NOTHING: OffsetAndTimestamp = (-1, -1, -1)
@@ -62,28 +66,48 @@ def _response(
         topic_response = ListOffsetsTopicResponse(name=topic.name, partitions=[])
         response.topics.append(topic_response)
         for partition in topic.partitions:
-            committed = request.isolation_level > 0
-            topic_response.partitions.append(_look_up(topic.name, partition, committed, context, searches))
+            topic_response.partitions.append(_look_up(topic.name, partition, request, context, searches))
             yield
     return response
 
 
 def _look_up(
-    topic: str, query: ListOffsetsPartition, committed: bool, context: RequestContext, searches: Searches
+    topic: str, query: ListOffsetsPartition, request: ListOffsetsRequest, context: RequestContext, searches: Searches
 ) -> ListOffsetsPartitionResponse:
+    committed = request.isolation_level > 0
     answer = ListOffsetsPartitionResponse(partition_index=query.partition_index, error_code=ErrorCode.NONE)
     try:
         partition = context.node.replicas.find(topic, query.partition_index)
         partition.check_epoch(query.current_leader_epoch)
-        located = _at_hand(partition, query.timestamp, committed)
+        if request.replica_id != DEBUGGING:
+            partition.check_leader()
+        if request.replica_id >= 0 and query.timestamp == LATEST:
+            located: OffsetAndTimestamp | None = (partition.log.end_offset, -1, partition.leader_epoch)
+        else:
+            located = _at_hand(partition, query.timestamp, committed)
+            if query.timestamp == LATEST:
+                _check_available(partition)
     except KafkaError as problem:
-        answer.error_code = problem.code
+        answer.error_code = _code(problem, context)
         return answer
     if located is None:
         searches.append((answer, partition, query.timestamp, committed))
     else:
         _set_offset(answer, located, context)
     return answer
+
+
+def _check_available(partition: Partition) -> None:
+    """Raise OFFSET_NOT_AVAILABLE: the new leader's high watermark may be below its predecessor's."""
+    state = partition.state
+    if partition.leads and state.high_watermark < state.leader_epoch_start:
+        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+
+
+def _code(problem: KafkaError, context: RequestContext) -> ErrorCode:
+    if problem.code is ErrorCode.OFFSET_NOT_AVAILABLE and context.api_version < NOT_AVAILABLE_SINCE:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return problem.code
 
 
 def _set_offset(answer: ListOffsetsPartitionResponse, located: OffsetAndTimestamp, context: RequestContext) -> None:
@@ -103,9 +127,11 @@ async def _searched(response: ListOffsetsResponse, searches: Searches, context: 
                     partition.topic, partition.index
                 )  # raises if the topic was deleted: then it is not damaged
                 raise KafkaError(partition.damaged(problem)) from problem
+            if located is None:
+                _check_available(partition)
             _set_offset(answer, located or NOTHING, context)
         except KafkaError as problem:
-            answer.error_code = problem.code
+            answer.error_code = _code(problem, context)
     return response
 
 

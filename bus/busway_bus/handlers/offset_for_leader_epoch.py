@@ -1,7 +1,8 @@
 """OffsetForLeaderEpoch (key 23, versions 2-4): where a leader epoch ended (KIP-320).
 
 Versions: 3 has the replica id, 4 is flexible.
-Behaviour: the largest epoch up to the requested one, and its end; with it consumers detect a truncated log.
+Behaviour: the largest epoch up to the requested one, and its end; with it consumers detect a truncated log. The last
+epoch ends at the high watermark for a consumer, at the end of the log for a follower. Only the leader answers.
 """
 
 from busway_bus.handlers.common.context import RequestContext
@@ -25,19 +26,26 @@ def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> Off
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_end_offset(topic.topic, query, context) for query in topic.partitions]
+                topic=topic.topic,
+                partitions=[
+                    _end_offset(topic.topic, query, context, of_follower=request.replica_id >= 0)
+                    for query in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
     )
 
 
-def _end_offset(topic: str, query: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
+def _end_offset(
+    topic: str, query: OffsetForLeaderPartition, context: RequestContext, *, of_follower: bool
+) -> EpochEndOffset:
     answer = EpochEndOffset(partition=query.partition, error_code=ErrorCode.NONE)
     try:
         partition = context.node.replicas.find(topic, query.partition)
         partition.check_epoch(query.current_leader_epoch)
-        end = partition.high_watermark
+        partition.check_leader()
+        end = partition.log.end_offset if of_follower else partition.high_watermark
         answer.leader_epoch, answer.end_offset = partition.log.epochs.end_offset(query.leader_epoch, end)
     except KafkaError as problem:
         answer.error_code = problem.code

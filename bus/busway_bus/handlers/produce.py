@@ -4,8 +4,9 @@ Versions: 7 allows zstd (KIP-110), 8 lists the refused records (KIP-467), 9 is f
 TRANSACTION_ABORTABLE, 12 adds a partition to its producer's transaction with the first batch (KIP-890), 13 has topic
 ids (KIP-516). Version 0 is advertised but refused: older librdkafka disables compression if it is not listed
 (KAFKA-18659).
-Behaviour: acks 0 gets no response; a refusal closes its connection, as in Kafka. 1 and -1 are the same on one node;
-acknowledged means on disk unless the topic says otherwise. Every batch is validated, compressed ones too. Records with
+Behaviour: acks 0 gets no response; a refusal closes its connection, as in Kafka. 1 waits for the leader's disk, -1 for
+the disks of all in-sync replicas, unless the topic says otherwise; where other brokers do not have the records within
+timeout_ms, the response is REQUEST_TIMED_OUT. Every batch is validated, compressed ones too. Records with
 non-consecutive offsets are refused, where Kafka would renumber them; so is a batch that inflates to more than 16 times
 max.message.bytes, or its default if that is more. Before a transaction's first batch in a partition its coordinator
 verifies that the transaction is ongoing there; meanwhile the producer's requests wait. Clients may not write control
@@ -17,6 +18,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from busway_bus.handlers.common.context import CloseConnection, RequestContext
+from busway_bus.handlers.common.leader_hints import HINTED, LeaderHints
 from busway_bus.handlers.common.pending_response import PendingResponse
 from busway_bus.kernel.limits import VERIFICATION_ASKS_MAX
 from busway_bus.kernel.topics import INTERNAL
@@ -26,11 +28,14 @@ from busway_bus.log.producer_state import Verification
 from busway_bus.log.validate import check_batch
 from busway_bus.replication.manager import InspectionBudget
 from busway_bus.replication.partition import Partition
+from busway_bus.replication.partition_state import ACKS_ALL
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -52,6 +57,7 @@ PIPELINED = True
 TOPIC_IDS_SINCE = 13
 ABORTABLE_SINCE = 11
 ADDS_SINCE = 12
+LEADER_HINTS_SINCE = 10
 ZSTD_SINCE = 7
 ZSTD = 4
 MAGIC_AT: Final = 16
@@ -73,7 +79,17 @@ class _Transactional(NamedTuple):
 class _ProduceOperation(PendingResponse):
     """The batches of one request, and its response after the last acknowledgement."""
 
-    __slots__ = ("_allowance", "_appending", "_context", "_request", "_transactional", "_waiting")
+    __slots__ = (
+        "_allowance",
+        "_appending",
+        "_context",
+        "_hinted",
+        "_request",
+        "_timer",
+        "_transactional",
+        "_unacknowledged",
+        "_waiting",
+    )
 
     def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
         super().__init__()
@@ -84,6 +100,11 @@ class _ProduceOperation(PendingResponse):
         self._appending = 0
         """Tasks that append or refuse batches."""
         self._waiting = 1  # 1 for `answer` itself: no acknowledgement completes it earlier
+        self._hinted = False
+        """Whether a partition was refused because of its leader."""
+        self._unacknowledged: list[PartitionProduceResponse] = []
+        """Responses that wait for other brokers, until the timer ends the wait."""
+        self._timer: asyncio.TimerHandle | None = None
 
     def answer(self) -> "ProduceResponse | PendingResponse | None":
         if self._request.transactional_id is None and _holds_transactional(self._request):
@@ -99,6 +120,8 @@ class _ProduceOperation(PendingResponse):
                 self._release_batches()
             return self
         if self._request.acks:
+            if self._hinted:
+                self._add_hints()
             return self.response  # type: ignore[no-any-return]
         refused = _refused(self.response)
         if refused is not None:
@@ -124,7 +147,7 @@ class _ProduceOperation(PendingResponse):
             partition = replicas.find(name, batch.index)
             records = self._records(name, batch)
         except KafkaError as problem:
-            _refuse(response, problem)
+            self._refuse(response, problem)
             return response
         # Without a transactional id, `answer` has checked the whole request.
         if self._request.transactional_id is not None and _attributes(records) & TRANSACTIONAL:
@@ -147,7 +170,7 @@ class _ProduceOperation(PendingResponse):
             )
         except KafkaError as problem:
             partition.counters.failed_produce_requests += 1
-            _refuse(response, problem)
+            self._refuse(response, problem)
             return
         if isinstance(written, asyncio.Task):
             self._waiting += 1
@@ -166,7 +189,7 @@ class _ProduceOperation(PendingResponse):
             self._place(partition, response, task.result())
         elif isinstance(problem, KafkaError):
             partition.counters.failed_produce_requests += 1
-            _refuse(response, problem)
+            self._refuse(response, problem)
         else:
             assert isinstance(problem, Exception)
             self.problem = problem
@@ -190,27 +213,79 @@ class _ProduceOperation(PendingResponse):
         response.log_append_time_ms = info.log_append_time_ms
         response.log_start_offset = info.log_start_offset
         acks = self._request.acks
-        if acks and self._context.node.replicas.await_acks(
+        if partition.state.followers and acks == ACKS_ALL:
+            self._await_followers(partition, response, info)
+        elif acks and self._context.node.replicas.await_acks(
             partition, info, acks, partial(self._acknowledged, response)
         ):
             self._waiting += 1
 
+    def _await_followers(self, partition: Partition, response: PartitionProduceResponse, info: AppendInfo) -> None:
+        """Wait for other brokers, at most for the request's timeout."""
+        acknowledged = partial(self._acknowledged_by_all, response)
+        if not self._context.node.replicas.await_acks(partition, info, ACKS_ALL, acknowledged):
+            return
+        self._waiting += 1
+        self._unacknowledged.append(response)
+        if self._timer is None:
+            seconds = max(self._request.timeout_ms, 0) / 1000
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._expire)
+
+    def _acknowledged_by_all(self, response: PartitionProduceResponse, problem: KafkaError | None) -> None:
+        for at, waiting in enumerate(self._unacknowledged):
+            if waiting is response:
+                del self._unacknowledged[at]
+                self._acknowledged(response, problem)
+                return
+
+    def _expire(self) -> None:
+        """Answer REQUEST_TIMED_OUT for records that too few replicas have in time; they may still be committed."""
+        self._timer = None
+        expired, self._unacknowledged = self._unacknowledged, []
+        for response in expired:
+            self._acknowledged(response, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+
     def _acknowledged(self, response: PartitionProduceResponse, problem: KafkaError | None) -> None:
         if problem is not None:
-            _refuse(response, problem)
+            self._refuse(response, problem)
         self._count_down()
 
     def _count_down(self) -> None:
         self._waiting -= 1
         if self._waiting or self.done:
             return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self.problem is None and not self._request.acks:
             self.problem = _refused(self.response)
             self.response = None
         if self.problem is not None:
             self.fail(self.problem)
         else:
+            if self._hinted:
+                self._add_hints()
             self.complete(self.response)
+
+    def _refuse(self, response: PartitionProduceResponse, problem: KafkaError) -> None:
+        _refuse(response, problem)
+        self._hinted = self._hinted or problem.code in HINTED
+
+    def _add_hints(self) -> None:
+        """Name the leaders of refused partitions (KIP-951)."""
+        if self._context.api_version < LEADER_HINTS_SINCE:
+            return
+        hints = LeaderHints(self._context.node.image, self._context.listener)
+        for topic in self.response.responses:
+            name = topic.name or self._context.node.replicas.name_of(topic.topic_id) or ""
+            for partition in topic.partition_responses:
+                if partition.error_code in HINTED:
+                    leader_id, leader_epoch = hints.leader(name, partition.index)
+                    partition.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+        self.response.node_endpoints = [
+            NodeEndpoint(node_id=node_id, host=address.host, port=address.port, rack=rack)
+            for node_id, address, rack in hints.nodes.values()
+        ]
 
     # Transactions
 
@@ -243,7 +318,7 @@ class _ProduceOperation(PendingResponse):
 
     def _refuse_transactional(self, problem: KafkaError) -> None:
         for batch in self._transactional:
-            _refuse(batch.response, problem)
+            self._refuse(batch.response, problem)
 
     async def _verify(self, transactional_id: str, producer: tuple[int, int], batches: list[_Transactional]) -> None:
         """Append first batches of a transaction after verification by its coordinator.
@@ -271,7 +346,7 @@ class _ProduceOperation(PendingResponse):
                 header = check_batch(batch.records, batch.partition.log.config)
                 verification = batch.partition.log.producers.verification(header, node.machine.wall_ms(), from_zero=add)
             except KafkaError as problem:
-                _refuse(batch.response, problem)
+                self._refuse(batch.response, problem)
                 continue
             if verification is None:  # an earlier batch has begun it
                 self._append_to(*batch)
@@ -294,7 +369,7 @@ class _ProduceOperation(PendingResponse):
             if node.replicas.local.get(key) is not batch.partition:
                 refusal = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{key[0]} was deleted meanwhile")
             if refusal is not None:
-                _refuse(batch.response, refusal)
+                self._refuse(batch.response, refusal)
             elif last or batch.partition.log.producers.holds(producer[0], verification):
                 self._append_to(*batch, verification)
             else:

@@ -64,6 +64,7 @@ from busway_bus.handlers import (
     share_group_heartbeat,
     sync_group,
     txn_offset_commit,
+    unregister_broker,
     update_features,
     write_share_group_state,
     write_txn_markers,
@@ -113,6 +114,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     update_features,
     describe_cluster,
     describe_producers,
+    unregister_broker,
     describe_transactions,
     list_transactions,
     consumer_group_heartbeat,
@@ -189,6 +191,7 @@ ON_CONTROLLER_LISTENERS: Final = frozenset(
         ApiKey.DESCRIBE_QUORUM,
         ApiKey.UPDATE_FEATURES,
         ApiKey.DESCRIBE_CLUSTER,
+        ApiKey.UNREGISTER_BROKER,
     }
 )
 """The APIs that Kafka's message definitions have on a controller's listeners, as far as a broker serves them.

@@ -4,8 +4,9 @@ Versions: 1 has the type of an update and validation only, 2 no results for sing
 Behaviour: all updates are made or none; responds once they are durable and in force on this node. As in Kafka 4.3
 version 0 only raises, and `metadata.version` is never lowered. Unserved features are refused by name, with the reason.
 `share.version` goes up to Kafka 4.4's 2, and is not lowered from there while a group or a topic has dead-letter
-settings (KIP-1191): the error lists them.
-*Not supported*: `eligible.leader.replicas.version`, `kraft.version` and `streams.version` stay 0
+settings (KIP-1191): the error lists them. With `eligible.leader.replicas.version` 1 (KIP-966), min.insync.replicas of
+single brokers ends, and that of the cluster gets the controller's value.
+*Not supported*: `kraft.version` and `streams.version` stay 0
 """
 
 from busway_bus.controller.features import FeatureUpdate, UpdateFeatures

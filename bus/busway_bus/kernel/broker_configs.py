@@ -9,9 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from busway_bus.kernel.config_def import INT_MAX, ConfigKey, ConfigType, ConfigValue, by_name
+from busway_bus.kernel.election_configs import ELECTION_CONFIGS
 from busway_bus.kernel.group_bounds import BOUND_CONFIGS
 from busway_bus.kernel.inert_configs import INERT_CONFIGS
 from busway_bus.kernel.limits import CONNECTIONS_MAX, FETCH_BYTES_MAX, FRAME_BYTES_MAX
+from busway_bus.kernel.membership_configs import MEMBERSHIP_CONFIGS
+from busway_bus.kernel.replication_configs import REPLICATION_CONFIGS
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS
 
 _B, _S, _I, _L, _W, _H = (
@@ -72,6 +75,9 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
     [
         *_topic_defaults(),
         *BOUND_CONFIGS,
+        *ELECTION_CONFIGS,
+        *MEMBERSHIP_CONFIGS,
+        *REPLICATION_CONFIGS,
         _key("add.partitions.to.txn.retry.backoff.max.ms", _I, 100,
              "How long, in ms, a request waits at most for the last transaction of its transactional id to end.",
              at_least=0),
@@ -87,7 +93,7 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
         _key("controller.listener.names", _W, [],
              "Those of listeners that are for clients of the controller, such as tools with --bootstrap-controller."),
         _key("controller.quorum.bootstrap.servers", _W, [],
-             "Where to find the controllers. A broker is its own controller."),
+             "Where to find the controllers; controller.quorum.voters is used instead."),
         _key("controller.quorum.election.backoff.max.ms", _I, 1000,
              "How long, in ms, the last of those waits that a leader names as its successors.", at_least=0),
         _key("controller.quorum.election.timeout.ms", _I, 1000,
@@ -103,7 +109,7 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
         _key("controller.quorum.retry.backoff.ms", _I, 20,
              "How long, in ms, a controller is left alone that did not answer another.", at_least=0),
         _key("controller.quorum.voters", _W, [],
-             "The voters of the metadata quorum as id@host:port. A broker is its only voter."),
+             "The voters of the metadata quorum as id@host:port; without them this node is its only voter."),
         _key("default.replication.factor", _I, 1, "Replicas of a topic whose creator does not say."),
         _key("delete.topic.enable", _B, True, "Whether topics may be deleted."),
         _key("errors.deadletterqueue.auto.create.topics.enable", _B, False,
@@ -189,13 +195,15 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
              "Partitions of a topic whose creator does not say, and of topics created on first use.", at_least=1),
         _key("offset.metadata.max.bytes", _I, 4096,
              "Longest text, in bytes, that may be stored with a committed offset."),
+        _key("offsets.commit.timeout.ms", _I, 5000,
+             "Longest wait, in ms, until the replicas of a group's partition have a change.", at_least=1),
         _key("offsets.retention.check.interval.ms", _L, 600_000,
              "How often, in ms, committed offsets are looked through for what has expired.", at_least=1),
         _key("offsets.retention.minutes", _I, 10_080,
              "Minutes for which committed offsets of an empty group are kept.", at_least=1),
         _key("offsets.topic.num.partitions", _I, 50,
              "Partitions of the topic of committed offsets; fixed once it exists.", at_least=1),
-        _key("offsets.topic.replication.factor", _H, 1,
+        _key("offsets.topic.replication.factor", _H, 3,
              "Replicas of the topic of committed offsets, at most as many as there are brokers.", at_least=1),
         _key("offsets.topic.segment.bytes", _I, 104_857_600,
              "Segment size, in bytes, of the topic of committed offsets.", at_least=1),
@@ -210,6 +218,8 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
              at_least=-1),
         _key("replica.high.watermark.checkpoint.interval.ms", _L, 5000,
              "How often, in ms, high watermarks are written down."),
+        _key("request.timeout.ms", _I, 30_000,
+             "Longest wait, in ms, for another broker's answer, and for the replicas of a transaction's state."),
         _key("share.coordinator.snapshot.update.records.per.snapshot", _I, 500,
              "Number of updates of a share partition between two snapshots.",
              at_least=0, at_most=500),
@@ -221,6 +231,8 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
              "Replicas of the topic of share groups' state, at most as many as there are brokers.", at_least=1),
         _key("share.coordinator.state.topic.segment.bytes", _I, 104_857_600,
              "Segment size, in bytes, of the topic of share groups' state.", at_least=1),
+        _key("share.coordinator.write.timeout.ms", _I, 5000,
+             "Longest wait, in ms, until the replicas of a share group's state have a change.", at_least=1),
         _key("socket.listen.backlog.size", _I, 50, "Connections that may wait to be accepted.", at_least=1),
         _key("socket.request.max.bytes", _I, FRAME_BYTES_MAX,
              "Largest request, in bytes; a larger one is refused before it is read.", at_least=1),

@@ -14,7 +14,14 @@ from busway_bus.kernel.dynamic_configs import DynamicConfigs
 from busway_bus.kernel.group_bounds import check_together
 from busway_bus.kernel.inert_configs import REFUSED_PREFIXES
 from busway_bus.kernel.listener_configs import EVERYWHERE, Endpoint, listeners_of, metrics_listener
-from busway_bus.kernel.quorum_configs import VoterAddress, check_roles, is_controller_alone, voters_of
+from busway_bus.kernel.quorum_configs import (
+    VoterAddress,
+    check_roles,
+    is_broker_alone,
+    is_clustered,
+    is_controller_alone,
+    voters_of,
+)
 from busway_bus.kernel.topic_configs import TOPIC_CONFIGS, parse_topic_configs
 
 _MS_PER: Final[Mapping[str, int]] = {"minutes": 60_000, "hours": 3_600_000}
@@ -92,8 +99,24 @@ class BrokerConfig:
         return is_controller_alone(self.properties)
 
     @property
+    def is_broker_alone(self) -> bool:
+        return is_broker_alone(self.properties)
+
+    @property
+    def is_clustered(self) -> bool:
+        """See `quorum_configs.is_clustered`."""
+        return is_clustered(self.properties)
+
+    @property
     def voters(self) -> Mapping[int, VoterAddress]:
         return voters_of(self.properties)
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener between brokers: `inter.broker.listener.name`, else PLAINTEXT, else the first."""
+        names = [listener.name for listener in self.listeners]
+        named = str(self.get("inter.broker.listener.name") or "").upper()
+        return named or ("PLAINTEXT" if "PLAINTEXT" in names or not names else names[0])
 
     def advertised_by(self, listener: Endpoint, *, port: int) -> Endpoint:
         """Return a listener's address for clients; `port` is the bound port."""

@@ -26,8 +26,14 @@ TOPICS_UNDER_WAY_MAX: Final = 1_000
 SEGMENT_BYTES_MIN: Final = 1_048_576
 """Of a topic's segment.bytes, as in Kafka; not of offsets.topic.segment.bytes."""
 
+ELECTIONS_AT_ONCE_MAX: Final = 1_000
+"""Elections of one periodic decision of the controller, as in Kafka."""
+
 CREATED_PARTITIONS_MAX: Final = 10_000
 """Partitions of one command, as in Kafka: the batch must fit the metadata log."""
+
+ASSIGNMENTS_AT_ONCE_MAX: Final = 2_250
+"""Replicas in one AssignReplicasToDirs request of a broker, as in Kafka."""
 
 COMMANDS_MAX: Final = 10_000
 """Commands waiting for the writer or to be followed. A connection has one at a time, but they outlive it."""
@@ -392,6 +398,10 @@ OBSERVER_SESSION_MS: Final = 300_000
 
 PROPOSALS_MAX: Final = 10_000
 """Batches of the metadata log without a majority yet. A leader that lost it accepts them until it notices."""
+
+QUEUED_FOR_BROKER_MAX: Final = 10_000
+"""A coordinator's items that wait for one other broker; more are refused, and their callers retry."""
+
 METRICS_CONNECTIONS_MAX: Final = 20
 """Connections of the metrics listener; more close the one quiet for the longest. Each may hold a page of some MB."""
 METRICS_PARTITIONS_MAX: Final = 10_000

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from busway_bus.kernel.broker_configs import BROKER_CONFIGS
 from busway_bus.kernel.config_def import ConfigError, ConfigValue
-from busway_bus.kernel.quorum_configs import is_controller_alone
+from busway_bus.kernel.quorum_configs import is_broker_alone, is_controller_alone
 
 EVERYWHERE: Final = frozenset({"0.0.0.0", "::", "[::]"})  # noqa: S104 - named to be refused
 _LISTENERS: Final = "listeners"
@@ -24,11 +24,16 @@ _PROTOCOLS: Final = "listener.security.protocol.map"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One listener. An empty host is every interface; port 0 takes a free one."""
+    """One listener. An empty host is every interface; port 0 takes a free one.
+
+    Attributes:
+        security_protocol: Kafka's number; 0 is PLAINTEXT, which this broker's listeners have.
+    """
 
     name: str
     host: str
     port: int
+    security_protocol: int = 0
 
     @property
     def address(self) -> str:
@@ -69,7 +74,8 @@ def listeners_of(values: Mapping[str, ConfigValue]) -> NodeListeners:
         _check_controller_alone(values, broker, controller, names)
     elif not broker:
         raise ConfigError(_LISTENERS, "no broker listener is left; name one, such as PLAINTEXT://127.0.0.1:9092")
-    if missing := [name for name in names if name not in by_name]:
+    # A broker alone names those of the controllers, as Kafka requires.
+    if missing := [name for name in names if name not in by_name and not is_broker_alone(values)]:
         raise ConfigError(
             _CONTROLLERS,
             f"{', '.join(missing)} is not in listeners; add it there, such as {missing[0]}://127.0.0.1:9093",

@@ -29,6 +29,10 @@ def is_controller_alone(values: Mapping[str, ConfigValue]) -> bool:
     return roles_of(values) == {CONTROLLER}
 
 
+def is_broker_alone(values: Mapping[str, ConfigValue]) -> bool:
+    return roles_of(values) == {BROKER}
+
+
 def voters_of(values: Mapping[str, ConfigValue]) -> dict[int, VoterAddress]:
     """Parse the voters, by id.
 
@@ -47,40 +51,44 @@ def voters_of(values: Mapping[str, ConfigValue]) -> dict[int, VoterAddress]:
     return voters
 
 
-def check_roles(values: Mapping[str, ConfigValue], node_id: int) -> None:
-    """Check roles and voters.
+def is_clustered(values: Mapping[str, ConfigValue]) -> bool:
+    """Whether a broker's metadata is that of several nodes: it is one of several voters, or none."""
+    return BROKER in roles_of(values) and (CONTROLLER not in roles_of(values) or len(voters_of(values)) > 1)
 
-    A node of both roles is its cluster's only voter. Brokers without a controller, and a controller's dynamic voters,
-    are refused.
-    """
-    roles = roles_of(values)
-    if roles == {BROKER, CONTROLLER}:
-        for name in (_VOTERS, _BOOTSTRAP):
-            named = values.get(name)
-            if isinstance(named, list) and len(named) > 1:
-                raise ConfigError(
-                    name,
-                    f"{len(named)} controllers are named, but brokers in clusters are not served yet; name one, or "
-                    f"set process.roles=controller for a node that is a controller alone",
-                )
-        _check_is_voter(voters_of(values), node_id)
+
+def check_roles(values: Mapping[str, ConfigValue], node_id: int) -> None:
+    """Check roles and voters, which are static: voters that change while they run are refused."""
+    roles, voters = roles_of(values), voters_of(values)
+    if roles == {BROKER, CONTROLLER} and len(voters) <= 1:
+        named = values.get(_BOOTSTRAP)
+        if not voters and isinstance(named, list) and len(named) > 1:
+            raise ConfigError(
+                _BOOTSTRAP,
+                f"{len(named)} controllers are named, but voters that change while they run (KIP-853) are not served "
+                f"yet; name them in {_VOTERS} as id@host:port",
+            )
+        _check_is_voter(voters, node_id)
         return
-    if roles != {CONTROLLER}:
-        raise ConfigError(
-            "process.roles",
-            "a broker whose controllers are other nodes is not served yet; write broker,controller for a node that is both, or controller",
-        )
-    voters = voters_of(values)
     if not voters:
         raise ConfigError(
             _VOTERS,
-            f"a controller needs the voters as id@host:port, itself among them; those that change while they run ({_BOOTSTRAP}, KIP-853) are not "
+            f"{'a controller' if CONTROLLER in roles else 'a broker whose controllers are other nodes'} needs the voters as id@host:port"
+            f"{', itself among them' if CONTROLLER in roles else ''}; those that change while they run ({_BOOTSTRAP}, KIP-853) are not "
             f"served yet",
         )
+    if CONTROLLER not in roles:
+        if node_id in voters:
+            raise ConfigError(
+                _VOTERS,
+                f"this node, {node_id}, is a broker alone, but among the voters {sorted(voters)}; set another node.id, "
+                f"or process.roles=broker,controller",
+            )
+        return
     _check_is_voter(voters, node_id)
     if not values.get("controller.listener.names"):
         raise ConfigError(
-            "controller.listener.names", "a controller needs the names of its listeners, such as CONTROLLER"
+            "controller.listener.names",
+            "a controller needs the names of its listeners, such as CONTROLLER, which the other voters connect to",
         )
 
 

@@ -9,8 +9,16 @@ from typing import NamedTuple
 from busway_bus.kernel.transactions import EndTransaction
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.producer_state import Ended
-from busway_protocol.records.batch import HEADER_BYTES, BatchHeader, assign_offset, read_header, set_log_append_time
-from busway_protocol.records.control import TransactionMarker, end_transaction_marker
+from busway_protocol.records.batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    CorruptBatch,
+    assign_offset,
+    read_header,
+    set_log_append_time,
+    verify_crc,
+)
+from busway_protocol.records.control import TransactionMarker, end_transaction_marker, read_marker
 from busway_protocol.types import Buffer
 
 
@@ -56,3 +64,12 @@ def marker_batch(marker: EndTransaction, now_ms: int) -> tuple[bytes, Transactio
         timestamp_ms=now_ms,
     )
     return batch, TransactionMarker(marker.committed, marker.coordinator_epoch, now_ms)
+
+
+def fetched(batch: Buffer, end_offset: int) -> tuple[BatchHeader, TransactionMarker | None]:
+    """Check a batch of the leader for a log that ends at `end_offset`; return its header and marker."""
+    header = read_header(batch)
+    verify_crc(batch, header)
+    if header.base_offset < end_offset:
+        raise CorruptBatch(f"offset {header.base_offset} was fetched, the log ends at {end_offset}")
+    return header, read_marker(batch) if header.is_control and header.producer_id >= 0 else None

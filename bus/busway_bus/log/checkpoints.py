@@ -5,6 +5,7 @@ Not here: writing them durably (`Files`).
 """
 
 import base64
+import re
 from collections.abc import Mapping
 from uuid import UUID
 
@@ -57,3 +58,9 @@ def properties_from_text(text: str) -> dict[str, str]:
             name, _, value = line.partition("=")
             pairs[name.strip()] = value.strip()
     return pairs
+
+
+def broker_epoch_in(mark: bytes) -> int:
+    """Return the broker's epoch in a clean-shutdown mark, -1 without one."""
+    epoch = re.search(rb'"brokerEpoch"\s*:\s*(-?\d+)', mark)
+    return -1 if epoch is None else int(epoch[1])

@@ -5,13 +5,13 @@ Not here: the start-up scan (`recovery`), look-ups by time (`times`), syncs (`fl
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from busway_bus.kernel.files import Files
 from busway_bus.kernel.transactions import EndTransaction
 from busway_bus.log import deleted_segments, reading, times, truncation
 from busway_bus.log.aborted import AbortedTransaction
-from busway_bus.log.append_info import AppendInfo, marker_batch, stamped
+from busway_bus.log.append_info import AppendInfo, fetched, marker_batch, stamped
 from busway_bus.log.deleted_segments import DeletedSegment, DeletedSegments
 from busway_bus.log.epochs import LeaderEpochs
 from busway_bus.log.file_names import EPOCHS
@@ -30,10 +30,7 @@ from busway_bus.log.side_files import SideFiles
 from busway_bus.log.snapshots import SnapshotSchedule
 from busway_bus.log.validate import check_batch
 from busway_protocol.errors import ErrorCode, KafkaError
-from busway_protocol.records.batch import (
-    BatchHeader,
-    read_header,
-)
+from busway_protocol.records.batch import BatchHeader, read_header
 from busway_protocol.records.control import TransactionMarker
 from busway_protocol.types import Buffer
 
@@ -49,6 +46,8 @@ class PartitionLog:
 
     Attributes:
         flushed_offset: end of what is on disk.
+        committed: returns the high watermark of a log with several replicas, whose later records may be truncated:
+            they are neither deleted by retention nor compacted.
         was_cut: a damaged or torn end was cut off at opening.
     """
 
@@ -81,12 +80,18 @@ class PartitionLog:
         self._deleted = DeletedSegments(files, directory, self.kept, recovered.start)
         self.start_offset = max(self._segments[0].base_offset, recovered.start)
         self.flushed_offset = self.end_offset
+        self.committed: Callable[[], int] | None = None
 
     # What is there
 
     @property
     def closed(self) -> bool:
         return self.kept.closed
+
+    @property
+    def _settled_offset(self) -> int:
+        """End of what is on disk and will not be truncated."""
+        return self.flushed_offset if self.committed is None else min(self.flushed_offset, self.committed())
 
     @property
     def end_offset(self) -> int:
@@ -155,6 +160,21 @@ class PartitionLog:
         batch, written = marker_batch(marker, now_ms)
         return self._write(batch, read_header(batch), leader_epoch, now_ms, written)
 
+    def append_as_follower(self, batch: Buffer, *, now_ms: int) -> AppendInfo:
+        """Write a batch of the leader as it is, with its offsets and leader epoch.
+
+        Offsets may be missing before it: compaction removed them.
+
+        Raises:
+            CorruptBatch: the checksum is wrong, or the batch begins before the end of this log.
+        """
+        header, marker = fetched(batch, self.end_offset)
+        return self._write(batch, header, header.partition_leader_epoch, now_ms, marker, pieces=[batch])
+
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """Begin a leader epoch at the end of the log, where followers with other epochs truncate theirs (KIP-279)."""
+        self._new_epoch |= self.epochs.assign(leader_epoch, self.end_offset)
+
     def _write(
         self,
         records: Buffer,
@@ -162,12 +182,16 @@ class PartitionLog:
         leader_epoch: int,
         now_ms: int,
         marker: TransactionMarker | None = None,
+        *,
+        pieces: list[bytes | bytearray | memoryview] | None = None,
     ) -> AppendInfo:
-        first = self.end_offset
+        """Write a batch; `pieces` are its bytes with offset and epoch, which are set without them."""
+        first = self.end_offset if pieces is None else header.base_offset
         last = first + header.last_offset_delta
-        pieces, header = stamped(
-            records, header, first=first, leader_epoch=leader_epoch, config=self.config, now_ms=now_ms
-        )
+        if pieces is None:
+            pieces, header = stamped(
+                records, header, first=first, leader_epoch=leader_epoch, config=self.config, now_ms=now_ms
+            )
         segment = self._segments[-1]
         size_bytes = header.size_bytes
         if segment.full(size_bytes, last, self.config):
@@ -351,7 +375,8 @@ class PartitionLog:
         if count == len(self._segments):
             self.roll(now_ms)
         # Unflushed segments stay until their flush is done.
-        while count and self._segments[0].next_offset <= self.flushed_offset:
+        settled_offset = self._settled_offset
+        while count and self._segments[0].next_offset <= settled_offset:
             self.advance_start(self._segments[1].base_offset, now_ms)
             count -= 1
 
@@ -359,9 +384,9 @@ class PartitionLog:
 
     def closed_segments(self) -> tuple[Segment, ...]:
         waiting = {segment for segment, _ in self._rolled}
-        closed = []
+        closed, settled_offset = [], self._settled_offset
         for segment in self._segments[:-1]:
-            if segment in waiting or segment.next_offset > self.flushed_offset:
+            if segment in waiting or segment.next_offset > settled_offset:
                 break
             closed.append(segment)
         return tuple(closed)

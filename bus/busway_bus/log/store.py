@@ -26,18 +26,12 @@ from busway_bus.log.directories import (
     topic_id_in,
 )
 from busway_bus.log.log_config import LogConfig
+from busway_bus.log.meta_properties import WrongDirectory, identity_in
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.producer_memory import ProducerMemory
 from busway_bus.log.restart import remove_records
 
 logger = logging.getLogger("busway.log")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    cluster_id: str
-    node_id: int
-    directory_id: UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +57,6 @@ class RemovedLog:
     log: PartitionLog | None
 
 
-class WrongDirectory(RuntimeError):
-    """A foreign directory, or a missing one that had records. The text has the remedy."""
-
-
 class LogStore:
     """All logs below one data directory.
 
@@ -74,6 +64,8 @@ class LogStore:
         new_ids: random ids for an unformatted directory.
 
     Attributes:
+        identity: the cluster and node of the directory.
+        formatted: the directory is new: it never had a log.
         clean: the last process closed every log cleanly; otherwise unflushed records may be lost.
     """
 
@@ -81,10 +73,14 @@ class LogStore:
         self._files = files
         self._new_ids = new_ids
         self.logs: dict[Key, PartitionLog] = {}
-        self.formatted = False
-        """Whether this start formatted the directory."""
-        self.identity = self._format(node_id, new_ids)
-        self.clean = files.read_bytes(cp.CLEAN_SHUTDOWN) is not None
+        self.identity, formatted = identity_in(files, node_id=node_id, new_ids=new_ids)
+        self.formatted = formatted or (files.read_bytes(cp.RECOVERY_POINTS) is None and not partitions_in(files))
+        mark = files.read_bytes(cp.CLEAN_SHUTDOWN)
+        self.clean = mark is not None
+        self.previous_broker_epoch = cp.broker_epoch_in(mark or b"")
+        """Epoch of the broker that closed the logs cleanly, -1 if it is not known."""
+        self.broker_epoch = -1
+        """Epoch of this broker, for the next start."""
         if self.clean:
             files.remove(cp.CLEAN_SHUTDOWN)
         # Else a power cut may bring the mark back, and torn files would be trusted. An earlier start may have failed here.
@@ -92,6 +88,9 @@ class LogStore:
         self._recovery = self._offsets(cp.RECOVERY_POINTS)
         self._starts = self._offsets(cp.LOG_STARTS)
         self._cleaned = self._offsets(cp.CLEANER_OFFSETS)
+        self._high_watermarks = self._offsets(cp.HIGH_WATERMARKS)
+        self.high_watermarks: Callable[[], Mapping[Key, int]] = dict
+        """The high watermarks to write at the end; without one, that of a log is its end."""
         self._offline: set[Key] = set()
         self._written: dict[str, bytes] = {}
         self._producer_memory = ProducerMemory()
@@ -101,49 +100,6 @@ class LogStore:
     @property
     def files(self) -> Files:
         return self._files
-
-    def _format(self, node_id: int, new_ids: Callable[[], UUID]) -> Identity:
-        content = self._files.read_bytes(cp.META_PROPERTIES)
-        if content is None:
-            if directories := list(partitions_in(self._files)):
-                raise WrongDirectory(
-                    f"{cp.META_PROPERTIES} is missing from the data directory, but {directories[0]}"
-                    f"{f' and {len(directories) - 1} others' if len(directories) > 1 else ''} hold data. Restore it from a copy, or "
-                    f"write it again: the lines version=1, node.id={node_id}, cluster.id= and directory.id= with the ids it had. To "
-                    f"begin with nothing, choose an empty directory"
-                )
-            identity = Identity(cluster_id=cp.uuid_text(new_ids()), node_id=node_id, directory_id=new_ids())
-            text = cp.properties_text(
-                {
-                    "version": "1",
-                    "cluster.id": identity.cluster_id,
-                    "node.id": str(node_id),
-                    "directory.id": cp.uuid_text(identity.directory_id),
-                }
-            )
-            self._files.replace(cp.META_PROPERTIES, text.encode())
-            self.formatted = True
-            return identity
-        properties = cp.properties_from_text(content.decode(errors="replace"))
-        directory_id = properties.setdefault("directory.id", "") or cp.uuid_text(new_ids())
-        try:
-            identity = Identity(
-                cluster_id=properties["cluster.id"],
-                node_id=int(properties["node.id"]),
-                directory_id=cp.uuid_from_text(directory_id),
-            )
-        except (KeyError, ValueError) as problem:
-            raise WrongDirectory(f"{cp.META_PROPERTIES} in the data directory cannot be read: {problem}") from None
-        if identity.node_id != node_id:
-            raise WrongDirectory(
-                f"the data directory belongs to node {identity.node_id}, this is node {node_id}; set node.id or log.dirs"
-            )
-        if not properties["directory.id"]:
-            # Formatting a cluster writes only the properties that its nodes share; the directory id is generated here.
-            properties["directory.id"] = directory_id
-            self._files.replace(cp.META_PROPERTIES, cp.properties_text(properties).encode())
-            self.formatted = not list(partitions_in(self._files))
-        return identity
 
     def _offsets(self, name: str) -> dict[Key, int]:
         content = self._files.read_bytes(name)
@@ -322,6 +278,10 @@ class LogStore:
     def remove(self, directory: str) -> None:
         self._files.remove_tree(directory)
 
+    def high_watermark(self, key: Key) -> int:
+        """Return the checkpointed high watermark of a log; 0 without one, or after a deletion."""
+        return self._high_watermarks.get(key, 0)
+
     def cleaned_offset(self, key: Key) -> int:
         return self._cleaned.get(key, 0)
 
@@ -339,6 +299,7 @@ class LogStore:
                 (cp.RECOVERY_POINTS, self._recovery),
                 (cp.LOG_STARTS, self._starts),
                 (cp.CLEANER_OFFSETS, self._cleaned),
+                (cp.HIGH_WATERMARKS, self._high_watermarks),
             ):
                 for key in keys:
                     offsets.pop(key, None)
@@ -418,6 +379,7 @@ class LogStore:
                 partition_log.close(clean=False)
             return
         high_watermarks = {key: partition_log.end_offset for key, partition_log in self.logs.items()}
+        high_watermarks.update(self.high_watermarks())
         for key, closing in self.logs.items():
             try:
                 closing.close(clean=True)
@@ -431,7 +393,7 @@ class LogStore:
         try:
             self.write(self.checkpoint(high_watermarks))
             if not self._offline:
-                self._files.replace(cp.CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}')
+                self._files.replace(cp.CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":%d}' % self.broker_epoch)
         except OSError as problem:
             logger.error("the checkpoints cannot be written, the next start looks at every log again: %s", problem)
 

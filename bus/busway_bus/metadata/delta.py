@@ -4,7 +4,7 @@ Here: `Delta`, the only way from records to an image; its cost grows with the ch
 Not here: deciding (`controller`), acting on a change (`replication`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -19,15 +19,21 @@ from busway_bus.metadata.image import (
     TopicImage,
     metric_name,
 )
+from busway_bus.metadata.partition_places import Change, updated
 from busway_bus.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    FenceBrokerRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
 )
 
 
@@ -43,7 +49,34 @@ def placement(record: PartitionRecord) -> PartitionImage:
         replicas=tuple(record.replicas),
         isr=tuple(record.isr),
         directories=tuple(record.directories),
+        removing=tuple(record.removing_replicas),
+        adding=tuple(record.adding_replicas),
+        recovery_state=record.leader_recovery_state,
+        elr=tuple(record.eligible_leader_replicas or ()),
+        last_known_elr=tuple(record.last_known_elr or ()),
     )
+
+
+def merged(before: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
+    """Apply changed fields; a named leader, even the same, begins a new epoch."""
+    leads = record.leader != NO_LEADER_CHANGE
+    return PartitionImage(
+        leader=record.leader if leads else before.leader,
+        leader_epoch=before.leader_epoch + leads,
+        partition_epoch=before.partition_epoch + 1,
+        replicas=_newer(before.replicas, record.replicas),
+        isr=_newer(before.isr, record.isr),
+        directories=before.directories if record.directories is None else tuple(record.directories),
+        removing=_newer(before.removing, record.removing_replicas),
+        adding=_newer(before.adding, record.adding_replicas),
+        recovery_state=before.recovery_state if record.leader_recovery_state < 0 else record.leader_recovery_state,
+        elr=_newer(before.elr, record.eligible_leader_replicas),
+        last_known_elr=_newer(before.last_known_elr, record.last_known_elr),
+    )
+
+
+def _newer(before: tuple[int, ...], changed: list[int] | None) -> tuple[int, ...]:
+    return before if changed is None else tuple(changed)
 
 
 def registration(record: RegisterBrokerRecord) -> BrokerImage:
@@ -61,6 +94,8 @@ def registration(record: RegisterBrokerRecord) -> BrokerImage:
         features={
             feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in record.features
         },
+        in_controlled_shutdown=record.in_controlled_shutdown,
+        cordoned_directories=None if record.cordoned_log_dirs is None else tuple(record.cordoned_log_dirs),
     )
 
 
@@ -72,6 +107,7 @@ class Delta:
         removed: id → name of the deleted topics.
         configured: names of topics with changed settings.
         registered: ids of new or changed brokers.
+        unregistered: ids of removed brokers.
         notes: harmless contradictions, for the logger.
     """
 
@@ -79,6 +115,7 @@ class Delta:
         self._image = image
         self._topics: dict[str, TopicImage | None] = {}
         self._partitions: dict[str, list[PartitionImage]] = {}
+        self._touched: dict[str, set[int] | None] = {}
         self._names: dict[UUID, str | None] = {}
         self._metric_names: dict[str, str | None] = {}
         self._configs: dict[tuple[int, str], Mapping[str, str] | None] = {}
@@ -90,17 +127,34 @@ class Delta:
         self.configured: set[str] = set()
         self.configured_else = False
         self.registered: set[int] = set()
+        self.unregistered: set[int] = set()
         self.notes: list[str] = []
 
     @property
+    def base(self) -> ClusterImage:
+        """The image before the records; of a snapshot's delta, an empty one."""
+        return self._image
+
+    @classmethod
+    def whole(cls, image: ClusterImage) -> "Delta":
+        """Return the delta that names all of an image as changed, for a follower that begins with it."""
+        delta = cls(image)
+        delta.changed = dict.fromkeys(image.topics)
+        delta.configured = {name for kind, name in image.configs if kind == TOPIC_RESOURCE}
+        delta.configured_else = True
+        delta.registered = set(image.brokers)
+        return delta
+
+    @property
     def quiet(self) -> bool:
-        return not (self.changed or self.removed or self.configured or self.configured_else or self.registered)
+        on_topics = self.changed or self.removed or self.configured
+        return not (on_topics or self.configured_else or self.registered or self.unregistered)
 
     def apply(self, record: Any) -> None:
         """Apply one record.
 
         Raises:
-            BrokenHistory: its topic or partition does not exist.
+            BrokenHistory: its topic, partition or broker does not exist, or the broker has another epoch.
         """
         match record:
             case PartitionRecord():
@@ -111,15 +165,32 @@ class Delta:
                 self._create(record)
             case RemoveTopicRecord():
                 self._remove(record.topic_id)
+            case ClearElrRecord():
+                self._clear_elr(record.topic_name)
             case ConfigRecord():
                 self._configure(record)
             case ProducerIdsRecord():
                 self._next_producer_id = record.next_producer_id
-            case RegisterBrokerRecord():
-                self._brokers[record.broker_id] = registration(record)
-                self.registered.add(record.broker_id)
             case FeatureLevelRecord():
                 self._features[record.name] = record.feature_level or None
+            case _:
+                self._apply_to_broker(record)
+
+    def _apply_to_broker(self, record: Any) -> None:
+        match record:
+            case RegisterBrokerRecord():
+                self._set_broker(registration(record))
+            case BrokerRegistrationChangeRecord():
+                self._change_broker(record)
+            case FenceBrokerRecord():
+                self._set_broker(replace(self._broker(record, record.id, record.epoch), fenced=True))
+            case UnfenceBrokerRecord():
+                self._set_broker(replace(self._broker(record, record.id, record.epoch), fenced=False))
+            case UnregisterBrokerRecord():
+                self._broker(record, record.broker_id, record.broker_epoch)
+                self._brokers[record.broker_id] = None
+                self.registered.discard(record.broker_id)
+                self.unregistered.add(record.broker_id)
             case _:
                 raise AssertionError(f"no rule for {type(record).__name__}")
 
@@ -139,9 +210,28 @@ class Delta:
             brokers=image.brokers.updated(self._brokers),
             features=image.features.updated(self._features),
             next_producer_id=self._next_producer_id,
+            places=updated(image.places, self._changes()),
         )
 
+    def _changes(self) -> Iterator[Change]:
+        """Iterate over changed partitions; a new or deleted topic has all of its own."""
+        for name, touched in self._touched.items():
+            older, newer = self._image.topics.get(name), self._topics[name]
+            before, after = older.partitions if older else (), newer.partitions if newer else ()
+            for partition in range(max(len(before), len(after))) if touched is None else touched:
+                yield (
+                    name,
+                    partition,
+                    before[partition] if partition < len(before) else None,
+                    after[partition] if partition < len(after) else None,
+                )
+
     # State after the records so far
+
+    def _touch(self, name: str, partition: int) -> None:
+        touched = self._touched.setdefault(name, set())
+        if touched is not None:
+            touched.add(partition)
 
     def _topic(self, name: str) -> TopicImage | None:
         return self._topics[name] if name in self._topics else self._image.topics.get(name)
@@ -178,6 +268,7 @@ class Delta:
         if (shown := metric_name(record.name)) is not None:
             self._metric_names[shown] = record.name
         self._partitions[record.name] = []
+        self._touched[record.name] = None
         self.changed[record.name] = None
 
     def _place(self, record: PartitionRecord) -> None:
@@ -194,24 +285,58 @@ class Delta:
             partitions[record.partition_id] = placed
         else:
             raise BrokenHistory(f"partition {record.partition_id} of {name} comes after {len(partitions)} others")
+        self._touch(name, record.partition_id)
         self.changed[name] = None
 
     def _change(self, record: PartitionChangeRecord) -> None:
-        """Apply changed fields; a named leader, even the same, begins a new epoch."""
         name = self._name(record.topic_id)
         partitions = [] if name is None else self._partitions_of(name)
         if name is None or not 0 <= record.partition_id < len(partitions):
             raise BrokenHistory(f"partition {record.partition_id} of {record.topic_id} changed, which is not there")
-        before = partitions[record.partition_id]
-        partitions[record.partition_id] = PartitionImage(
-            leader=before.leader if record.leader == NO_LEADER_CHANGE else record.leader,
-            leader_epoch=before.leader_epoch + (record.leader != NO_LEADER_CHANGE),
-            partition_epoch=before.partition_epoch + 1,
-            replicas=before.replicas if record.replicas is None else tuple(record.replicas),
-            isr=before.isr if record.isr is None else tuple(record.isr),
-            directories=before.directories if record.directories is None else tuple(record.directories),
-        )
+        partitions[record.partition_id] = merged(partitions[record.partition_id], record)
+        self._touch(name, record.partition_id)
         self.changed[name] = None
+
+    def _broker(self, record: Any, node_id: int, epoch: int) -> BrokerImage:
+        broker = self._brokers[node_id] if node_id in self._brokers else self._image.brokers.get(node_id)
+        if broker is None or broker.epoch != epoch:
+            current = "is not registered" if broker is None else f"has epoch {broker.epoch}"
+            raise BrokenHistory(f"{type(record).__name__} is of broker {node_id} in epoch {epoch}, which {current}")
+        return broker
+
+    def _set_broker(self, broker: BrokerImage) -> None:
+        self._brokers[broker.node_id] = broker
+        self.registered.add(broker.node_id)
+        self.unregistered.discard(broker.node_id)
+
+    def _change_broker(self, record: BrokerRegistrationChangeRecord) -> None:
+        if record.fenced not in {-1, 0, 1} or record.in_controlled_shutdown not in {0, 1}:
+            raise BrokenHistory(f"the registration of broker {record.broker_id} changed to an unknown state: {record}")
+        before = self._broker(record, record.broker_id, record.broker_epoch)
+        cordoned = record.cordoned_log_dirs
+        self._set_broker(
+            replace(
+                before,
+                fenced=before.fenced if not record.fenced else record.fenced > 0,
+                in_controlled_shutdown=before.in_controlled_shutdown or record.in_controlled_shutdown > 0,
+                directories=tuple(record.log_dirs) or before.directories,
+                cordoned_directories=before.cordoned_directories if cordoned is None else tuple(cordoned),
+            )
+        )
+
+    def _clear_elr(self, topic_name: str) -> None:
+        """Clear eligible leader replicas of one topic, or of all."""
+        names = [topic_name] if topic_name else list({**self._image.topics, **self._topics})
+        for name in names:
+            topic = self._topic(name)
+            if topic is None:
+                continue
+            for index, partition in enumerate(self._partitions.get(name, topic.partitions)):
+                if partition.elr or partition.last_known_elr:
+                    cleared = PartitionChangeRecord(
+                        topic_id=topic.topic_id, partition_id=index, eligible_leader_replicas=[], last_known_elr=[]
+                    )
+                    self._change(cleared)
 
     def _remove(self, topic_id: UUID) -> None:
         name = self._name(topic_id)
@@ -222,6 +347,7 @@ class Delta:
         self._names[topic_id] = None
         self._topics[name] = None
         self._partitions.pop(name, None)
+        self._touched[name] = None
         if (shown := metric_name(name)) is not None:
             self._metric_names[shown] = None
         self._configs[TOPIC_RESOURCE, name] = None

@@ -14,6 +14,7 @@ METADATA_VERSION: Final = "metadata.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
 SHARE_VERSION: Final = "share.version"
+ELR_VERSION: Final = "eligible.leader.replicas.version"
 SHARE_VERSION_WITH_DEAD_LETTERS: Final = 2
 DEAD_LETTER_CONFIGS: Final = "errors.deadletterqueue."
 """Prefix of the dead-letter settings of groups, topics and brokers."""
@@ -43,6 +44,8 @@ FEATURES: Final[tuple[Feature, ...]] = (
     Feature(name=TRANSACTION_VERSION, highest=2),
     # 1 has the consumer groups of KIP-848.
     Feature(name=GROUP_VERSION, highest=1),
+    # 1 has the eligible leader replicas of KIP-966; their records came with metadata.version 23 (4.0-IV1).
+    Feature(name=ELR_VERSION, highest=1, needs={1: {METADATA_VERSION: 23}}),
     # 1 has the share groups of KIP-932 and is the highest of Kafka 4.3; 2 has their dead-letter topics (KIP-1191) and is Kafka 4.4's.
     Feature(name=SHARE_VERSION, highest=SHARE_VERSION_WITH_DEAD_LETTERS, begins=1),
 )
@@ -54,13 +57,17 @@ SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
 """Lowest and highest level, by feature."""
 
 NOT_SERVED: Final[Mapping[str, str]] = {
-    "eligible.leader.replicas.version": "Eligible leader replicas (KIP-966) are not served: each partition has one replica.",
     "kraft.version": "Voters that change while they run (KIP-853) are not served: name them in controller.quorum.voters.",
     "streams.version": "Streams groups (KIP-1071) are not served: use group.protocol=classic, the default of Kafka Streams.",
 }
 """Reasons by unserved feature of Kafka 4.3.1, of level 0; ApiVersions omits it, as in Kafka."""
 
 KAFKAS: Final = frozenset({*SUPPORTED, *NOT_SERVED})
+
+
+def has_elr(levels: Mapping[str, int]) -> bool:
+    """Whether partitions keep eligible leader replicas (KIP-966)."""
+    return levels.get(ELR_VERSION, 0) >= 1
 
 
 def has_dead_letters(levels: Mapping[str, int]) -> bool:

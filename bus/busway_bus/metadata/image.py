@@ -11,6 +11,8 @@ from uuid import UUID
 
 from busway_bus.metadata.sorted_map import SortedMap
 
+Places = SortedMap[int, SortedMap[str, tuple[int, ...]]]
+"""Partition indices by key and topic, ascending; see `partition_places`."""
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 GROUP_RESOURCE: Final = 32
@@ -21,11 +23,21 @@ LOST: Final = UUID(int=2)
 NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2
 """Leader in a PartitionChangeRecord that keeps the leader."""
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+"""Recovery states of a leader (KIP-704): RECOVERING since an unclean election, until the leader has recovered its log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionImage:
-    """One partition; `directories` is in the order of `replicas`."""
+    """One partition.
+
+    Attributes:
+        directories: in the order of `replicas`.
+        removing, adding: replicas of a reassignment in progress; both are in `replicas`.
+        elr: eligible leader replicas, which have everything committed but left the ISR (KIP-966).
+        last_known_elr: the last leader of a leaderless partition.
+    """
 
     leader: int
     leader_epoch: int
@@ -33,6 +45,11 @@ class PartitionImage:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     directories: tuple[UUID, ...] = ()
+    removing: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    recovery_state: int = RECOVERED
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
 
     def directory_on(self, node_id: int) -> UUID | None:
         if node_id not in self.replicas:
@@ -69,7 +86,9 @@ class BrokerImage:
         incarnation: id of the process; new at each start.
         addresses: by listener, in the broker's order.
         fenced: it has not caught up, or sends no heartbeats.
+        in_controlled_shutdown: it hands over its leaderships before it stops.
         directories: ids of its data directories.
+        cordoned_directories: those that take no new partitions (KIP-1066); None until the broker reports them.
     """
 
     node_id: int
@@ -80,6 +99,13 @@ class BrokerImage:
     fenced: bool
     directories: tuple[UUID, ...]
     features: Mapping[str, tuple[int, int]]
+    in_controlled_shutdown: bool = False
+    cordoned_directories: tuple[UUID, ...] | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether it may lead partitions and join their ISRs."""
+        return not (self.fenced or self.in_controlled_shutdown)
 
 
 def _empty() -> SortedMap[Any, Any]:
@@ -94,6 +120,7 @@ class ClusterImage:
         names: of topics, by id.
         configs: settings by (resource type, resource name).
         metric_names: topics with a dot or an underscore, by their names in metrics.
+        places: partitions by broker; derived from `topics` by `Delta`, and empty in an image that was built by hand.
     """
 
     topics: SortedMap[str, TopicImage] = field(default_factory=_empty)
@@ -103,6 +130,7 @@ class ClusterImage:
     brokers: SortedMap[int, BrokerImage] = field(default_factory=_empty)
     features: SortedMap[str, int] = field(default_factory=_empty)
     next_producer_id: int = 0
+    places: Places = field(default_factory=_empty, compare=False, repr=False)
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
         return self.configs.get((TOPIC_RESOURCE, name), {})
@@ -123,6 +151,10 @@ class ClusterImage:
 
     def usable_brokers(self) -> Iterator[BrokerImage]:
         return (broker for broker in self.brokers.values() if not broker.fenced)
+
+    def is_active(self, node_id: int) -> bool:
+        broker = self.brokers.get(node_id)
+        return broker is not None and broker.active
 
     def address(self, node_id: int, listener: str) -> Address | None:
         """A broker's address on a listener; None if fenced, or not on it."""

@@ -68,6 +68,12 @@ class RegisterBrokerRecord:
     cordoned_log_dirs: Annotated[list[Uuid] | None, since(4), nullable_since(4), tag(1)] = None
 
 
+@message(api_key=1, versions=(0, 0), flexible=0)
+class UnregisterBrokerRecord:
+    broker_id: BrokerId
+    broker_epoch: Int64
+
+
 @message(api_key=2, versions=(0, 0), flexible=0)
 class TopicRecord:
     name: TopicName
@@ -120,6 +126,22 @@ class PartitionChangeRecord:
     last_known_elr: Annotated[list[BrokerId] | None, since(2), nullable_since(2), tag(7)] = None
 
 
+@message(api_key=7, versions=(0, 0), flexible=0)
+class FenceBrokerRecord:
+    """A broker was fenced; written before metadata.version 6."""
+
+    id: BrokerId
+    epoch: Int64
+
+
+@message(api_key=8, versions=(0, 0), flexible=0)
+class UnfenceBrokerRecord:
+    """A broker was unfenced; written before metadata.version 6."""
+
+    id: BrokerId
+    epoch: Int64
+
+
 @message(api_key=9, versions=(0, 0), flexible=0)
 class RemoveTopicRecord:
     topic_id: Uuid
@@ -140,28 +162,63 @@ class ProducerIdsRecord:
     next_producer_id: Int64
 
 
+@message(api_key=17, versions=(0, 3), flexible=0)
+class BrokerRegistrationChangeRecord:
+    """Changed fields of a registration; 0, no directories and null mean unchanged.
+
+    `fenced` is 1 or -1 (unfenced), `in_controlled_shutdown` is 1.
+    """
+
+    broker_id: BrokerId
+    broker_epoch: Int64
+    fenced: Annotated[Int8, tag(0)] = 0
+    in_controlled_shutdown: Annotated[Int8, since(1), tag(1)] = 0
+    log_dirs: Annotated[list[Uuid], since(2), tag(2)] = field(default_factory=list)
+    cordoned_log_dirs: Annotated[list[Uuid] | None, since(3), nullable_since(3), tag(3)] = None
+
+
+@message(api_key=28, versions=(0, 0), flexible=0)
+class ClearElrRecord:
+    """The eligible leader replicas of a topic ended, or those of all if it is empty: the minimum of the ISR changed."""
+
+    topic_name: TopicName
+
+
 _TYPES: Final = {
     info_of(cls).api_key: cls
     for cls in (
         RegisterBrokerRecord,
+        UnregisterBrokerRecord,
         TopicRecord,
         PartitionRecord,
         ConfigRecord,
         PartitionChangeRecord,
+        FenceBrokerRecord,
+        UnfenceBrokerRecord,
         RemoveTopicRecord,
         FeatureLevelRecord,
         ProducerIdsRecord,
+        BrokerRegistrationChangeRecord,
+        ClearElrRecord,
     )
 }
-_WRITTEN: Final = {PartitionRecord: 1, PartitionChangeRecord: 1}
-"""Versions written, if not the highest: 2 is for eligible leader replicas, not finalized here."""
 
 
 def to_bytes(record: Any) -> bytes:
     info = info_of(type(record))
     assert info.api_key is not None
-    version = _WRITTEN.get(type(record), info.max_version)
+    changes = isinstance(record, BrokerRegistrationChangeRecord)
+    version = _first_version(record) if changes else info.max_version
     return uvarint(_FRAME_VERSION) + uvarint(info.api_key) + uvarint(version) + encode(record, version)
+
+
+def _first_version(record: BrokerRegistrationChangeRecord) -> int:
+    """Return the first version that has the changed fields, which Kafka writes."""
+    if record.cordoned_log_dirs is not None:
+        return 3
+    if record.log_dirs:
+        return 2
+    return 1 if record.in_controlled_shutdown else 0
 
 
 def from_bytes(value: bytes) -> Any:

@@ -100,7 +100,9 @@ def _registration(broker: BrokerImage) -> RegisterBrokerRecord:
         ],
         rack=broker.rack,
         fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
         log_dirs=list(broker.directories),
+        cordoned_log_dirs=None if broker.cordoned_directories is None else list(broker.cordoned_directories),
     )
 
 
@@ -112,12 +114,15 @@ def _topic(topic: TopicImage) -> Iterator[Any]:
             topic_id=topic.topic_id,
             replicas=list(partition.replicas),
             isr=list(partition.isr),
-            removing_replicas=[],
-            adding_replicas=[],
+            removing_replicas=list(partition.removing),
+            adding_replicas=list(partition.adding),
             leader=partition.leader,
+            leader_recovery_state=partition.recovery_state,
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
             directories=list(partition.directories),
+            eligible_leader_replicas=list(partition.elr) or None,
+            last_known_elr=list(partition.last_known_elr) or None,
         )
 
 

@@ -293,6 +293,8 @@ class Quorum:
     def _answered(self, answer: Answer, now_ms: int) -> None:
         """Process a response; a node that did not help gets a backoff."""
         node_id = self._requests.answered(answer.correlation)
+        if answer.refused and node_id == self.leader_id:
+            self.replica.leader_is_gone(now_ms)
         if node_id is not None and not (answer.body is not None and self._helped(node_id, answer.body, now_ms)):
             self._requests.back_off(node_id, now_ms)
 

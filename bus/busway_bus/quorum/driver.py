@@ -38,6 +38,7 @@ from busway_bus.quorum.ready import (
     QuorumResponse,
     ReadSnapshot,
     Ready,
+    Refused,
     Reply,
     Request,
     Send,
@@ -65,7 +66,7 @@ RESIGN_WAIT_S: Final = 1.0
 
 
 class Transport(Protocol):
-    async def ask(self, node_id: int, request: QuorumRequest) -> QuorumResponse | None:
+    async def ask(self, node_id: int, request: QuorumRequest) -> QuorumResponse | Refused | None:
         """Send a request; None if the node is unreachable or too slow."""
 
     async def close(self) -> None:
@@ -370,7 +371,10 @@ class QuorumDriver:
 
     async def _asks(self, send: Send) -> None:
         answer = await self._transport.ask(send.to, send.body)
-        self._step(Answer(correlation=send.correlation, body=answer))
+        if isinstance(answer, Refused):
+            self._step(Answer(correlation=send.correlation, body=None, refused=True))
+        else:
+            self._step(Answer(correlation=send.correlation, body=answer))
 
     def _reply(self, reply: Reply) -> None:
         waiter: asyncio.Future[QuorumResponse] = reply.waiter

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import TypeVar
 from uuid import UUID
 
+from busway.net.machine import OS
 from busway_bus.controller.controller import Command, ControllerRequestContext, Surroundings
+from busway_bus.controller.heartbeats import BrokerHeartbeats
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.quorum.metadata_log import MetadataLog
 
@@ -16,21 +18,47 @@ R = TypeVar("R")
 
 
 class LocalController:
-    """Decides with this node's metadata log; see `controller.controller.Controller`."""
+    """Decides with this node's metadata log; see `controller.controller.Controller`.
 
-    def __init__(self, config: BrokerConfig, metadata: MetadataLog, new_ids: Callable[[], UUID]) -> None:
+    Args:
+        monotonic_s: for sessions of brokers.
+        cluster_id: brokers of another cluster are refused; empty accepts any.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        metadata: MetadataLog,
+        new_ids: Callable[[], UUID],
+        *,
+        monotonic_s: Callable[[], float] = OS.monotonic_s,
+        cluster_id: str = "",
+    ) -> None:
         self._config = config
         self._metadata = metadata
         self._new_ids = new_ids
+        self._monotonic_s = monotonic_s
+        self._cluster_id = cluster_id
+        self._heartbeats = BrokerHeartbeats()
 
     @property
     def leader_id(self) -> int:
         return self._metadata.writer.leader_id
 
     async def request(self, command: Command[R], context: ControllerRequestContext) -> R:
+        """Decide on a command; the first one in a new cluster finds its features finalized."""
         metadata = self._metadata
+        await metadata.format()
 
         def surroundings() -> Surroundings:
-            return Surroundings(config=self._config, new_id=self._new_ids, next_offset=metadata.next_offset)
+            self._heartbeats.begin(metadata.leadership)
+            return Surroundings(
+                config=self._config,
+                new_id=self._new_ids,
+                next_offset=metadata.next_offset,
+                heartbeats=self._heartbeats,
+                now_ms=int(self._monotonic_s() * 1000),
+                cluster_id=self._cluster_id,
+            )
 
         return await metadata.run(lambda image: command.decide(image, surroundings()))

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.metadata.delta import BrokenHistory, Delta
@@ -32,6 +32,20 @@ Load = Callable[[], tuple[Delta, SnapshotId]]
 """Reads a snapshot, in any thread."""
 READ_BYTES: Final = 256 * 1024
 """Bytes of one read, or one batch if that is larger."""
+
+
+class Published(Protocol):
+    """The published images of the metadata, for the parts of a node."""
+
+    @property
+    def image(self) -> ClusterImage:
+        """The newest one that all followers have followed."""
+
+    async def subscribe(self, follow: Follower) -> None:
+        """Call `follow` with the current image now, and with each new one."""
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Call `watcher` after each new `image`."""
 
 
 class Change(NamedTuple):

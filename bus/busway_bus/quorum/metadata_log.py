@@ -124,6 +124,11 @@ class MetadataLog:
     def next_offset(self) -> int:
         return self.writer.end_offset
 
+    @property
+    def leadership(self) -> int:
+        """The epoch in which this node leads, else -1."""
+        return self._epoch
+
     async def subscribe(self, follow: Follower) -> None:
         """As `MetadataImages.subscribe`."""
         await self.images.subscribe(follow)

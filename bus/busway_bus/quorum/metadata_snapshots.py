@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.files import Files
 from busway_bus.metadata.delta import BrokenHistory, Delta
 from busway_bus.metadata.image import ClusterImage
@@ -47,6 +48,15 @@ class SnapshotLimits:
     interval_ms: int = 3_600_000
     retention_bytes: int = 100 * 1024 * 1024
     retention_ms: int = 7 * 24 * 3_600_000
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> "SnapshotLimits":
+        return cls(
+            bytes_max=config.get("metadata.log.max.record.bytes.between.snapshots"),
+            interval_ms=config.get("metadata.log.max.snapshot.interval.ms"),
+            retention_bytes=config.get("metadata.max.retention.bytes"),
+            retention_ms=config.get("metadata.max.retention.ms"),
+        )
 
 
 class LogPoint(NamedTuple):

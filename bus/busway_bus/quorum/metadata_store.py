@@ -9,8 +9,9 @@ from uuid import UUID
 
 from busway_bus.log.checkpoints import QUORUM_STATE, uuid_text
 from busway_bus.log.log_config import LogConfig
+from busway_bus.log.meta_properties import WrongDirectory
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
-from busway_bus.log.store import LogStore, WrongDirectory
+from busway_bus.log.store import LogStore
 from busway_bus.metadata.delta import BrokenHistory, Delta
 from busway_bus.metadata.image import LOST, UNASSIGNED, ClusterImage
 from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT, from_bytes
@@ -67,7 +68,8 @@ class MetadataStore:
                 UUID(int=TOPIC_ID_INT),
                 _KEEP,
                 now_ms,
-                new=store.formatted,
+                new=store.formatted
+                or (not all_committed and not store.partitions()),  # a cluster's are formatted first
                 flushed=snapshots.flushed,
             )
             self.stored, self.covered = self._replay(snapshots, all_committed=all_committed)

@@ -3,15 +3,16 @@
 Here: for each voter one connection for fetches, which may be held there, and one for all else, with one request in
 flight on each.
 Not here: retries (`core`), the meaning of a response. No call waits longer than the quorum's request timeout; a
-connection that timed out is not used again.
+connection that timed out is not used again. After a lost connection the node is probed: a killed process refuses the next.
 """
 
 import asyncio
 from collections.abc import Mapping
 
-from busway.errors import BuswayError
+from busway.errors import BuswayError, ConnectionFailed
 from busway.net.connection import Connection
-from busway_bus.quorum.ready import QuorumRequest, QuorumResponse
+from busway.net.probing import is_refused
+from busway_bus.quorum.ready import QuorumRequest, QuorumResponse, Refused
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, ProtocolError
 from busway_protocol.messages.fetch import FetchRequest
@@ -20,6 +21,8 @@ from busway_protocol.messages.quorum import VoteRequest, VoteResponse
 
 PRE_VOTE_SINCE = 2
 """The version of Vote with pre-votes (KIP-996)."""
+PROBE_S = 0.5
+"""Bound of a probe, in s."""
 
 
 class _Line:
@@ -30,7 +33,7 @@ class _Line:
         self._connection: Connection | None = None
         self._busy = False
 
-    async def ask(self, request: QuorumRequest) -> QuorumResponse | None:
+    async def ask(self, request: QuorumRequest) -> QuorumResponse | Refused | None:
         """Send a request; None without a response.
 
         A new request while another is pending closes the connection of that.
@@ -50,10 +53,12 @@ class _Line:
                     return VoteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, topics=[])
                 answer: QuorumResponse = await connection.request(request)
                 return answer
-        except (BuswayError, ProtocolError, TimeoutError, OSError):
+        except (BuswayError, ProtocolError, TimeoutError, OSError) as problem:
             if connection is not None:
                 connection.close()
-            return None
+            if not isinstance(problem, ConnectionFailed) or connection is not self._connection:
+                return None
+            return Refused.REFUSED if await is_refused(self._host, self._port, PROBE_S) else None
         finally:
             if self._connection is connection:
                 self._busy = False
@@ -88,7 +93,7 @@ class Peers:
             for fetches in (False, True)
         }
 
-    async def ask(self, node_id: int, request: QuorumRequest) -> QuorumResponse | None:
+    async def ask(self, node_id: int, request: QuorumRequest) -> QuorumResponse | Refused | None:
         return await self._lines[node_id, isinstance(request, FetchRequest | FetchSnapshotRequest)].ask(request)
 
     async def close(self) -> None:

@@ -10,6 +10,7 @@ on disk. A `Reply` with a `Read` is completed before the next `Ready` is written
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from busway_bus.kernel.decision import Waiter
@@ -33,6 +34,12 @@ QuorumRequest: TypeAlias = (
 QuorumResponse: TypeAlias = (
     VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse | FetchSnapshotResponse
 )
+
+
+class Refused(Enum):
+    """Instead of a response: the node refuses connections."""
+
+    REFUSED = "refused"
 
 
 class NotLeading(Exception):
@@ -72,10 +79,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The response to a `Send`; None without a connection."""
+    """The response to a `Send`; None without a connection.
+
+    `refused`: the node's port is closed, so its process is gone.
+    """
 
     correlation: int
     body: QuorumResponse | None
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

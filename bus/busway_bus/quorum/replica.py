@@ -37,6 +37,8 @@ from busway_protocol.records.batch import CorruptBatch, assign_offset, iter_batc
 from busway_protocol.types import Buffer
 
 NEVER_MS: Final = 2**62
+_GONE_SPREAD: Final = 10
+"""Voters that find their leader gone stand within this part of the election timeout: one usually wins at once."""
 _WAITS_ON: Final = frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.RESIGNED})
 """Roles that keep their deadline when a higher epoch is seen.
 
@@ -131,6 +133,16 @@ class Replica:
         elif epoch > self.election.epoch or (leader_id != NOBODY and self.election.leader_id == NOBODY):
             self.move(Event.LEADER_SEEN, now_ms, self.election.with_leader(leader_id, epoch))
         return leader_id in {NOBODY, self.election.leader_id}
+
+    def leader_is_gone(self, now_ms: int) -> None:
+        """Stand soon, and grant pre-votes: the leader's process refuses connections.
+
+        A wrong guess costs a pre-vote, which the voters that still fetch deny.
+        """
+        if self.role is Role.FOLLOWER and self.votes:
+            self.fetched = False
+            spread_ms = max(1, self.settings.election_timeout_ms // _GONE_SPREAD)
+            self.deadline_ms = min(self.deadline_ms, now_ms + self._chance.randrange(spread_ms))
 
     def vote_for(self, candidate: ReplicaKey, now_ms: int) -> None:
         """Grant the vote of this epoch, once."""

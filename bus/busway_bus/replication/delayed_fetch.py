@@ -16,10 +16,11 @@ class DelayedFetch:
 
     Args:
         enough: whether a changed or deleted partition ends the wait.
+        of_follower: it waits for records that are not committed, too.
         ended: called once with the error, or None; never within the constructor or `look_at`.
     """
 
-    __slots__ = ("_ended", "_enough", "_loop", "_partitions", "_timer", "over")
+    __slots__ = ("_ended", "_enough", "_loop", "_of_follower", "_partitions", "_timer", "over")
 
     def __init__(
         self,
@@ -27,14 +28,17 @@ class DelayedFetch:
         enough: Callable[[Partition], bool],
         ended: Callable[[Exception | None], None],
         timeout_s: float,
+        *,
+        of_follower: bool = False,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._enough = enough
         self._ended = ended
         self._partitions = tuple(partitions)
         self.over = False
+        self._of_follower = of_follower
         for partition in self._partitions:
-            partition.waiters[self] = None
+            (partition.followers_waiters if of_follower else partition.waiters)[self] = None
         self._timer = self._loop.call_later(timeout_s, self.end)
 
     def look_at(self, partition: Partition) -> None:
@@ -47,5 +51,5 @@ class DelayedFetch:
         self.over = True
         self._timer.cancel()
         for partition in self._partitions:
-            partition.waiters.pop(self, None)
+            (partition.followers_waiters if self._of_follower else partition.waiters).pop(self, None)
         self._loop.call_soon(self._ended, problem)

@@ -5,11 +5,13 @@ Not here: the use of the ISR (`partition_state`), AlterPartition requests (KIP-4
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 UNKNOWN_OFFSET: Final = -1
 """Log end offset of a follower before its first fetch."""
+UNKNOWN_EPOCH: Final = -1
+"""Broker epoch that the controller does not check."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -17,14 +19,21 @@ class FollowerState:
     """One follower.
 
     Attributes:
+        log_end_offset: end of what counts as its own: flushed, or written with another `durability`.
+        log_start_offset: start of its log.
         caught_up_ms: when it last had all of the leader's log.
         fetched_ms: time of its last fetch; `leader_end_offset` is the leader's log end then.
+        broker_epoch: of the process that fetched last (KIP-903); -1 if unknown.
+        joining: it is outside of the ISR, may enter it, and is not far behind: the high watermark waits for it.
     """
 
     log_end_offset: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
     caught_up_ms: int
     fetched_ms: int
     leader_end_offset: int
+    broker_epoch: int = UNKNOWN_EPOCH
+    joining: bool = False
 
     def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
         """Note a fetch from `offset`: the follower has everything below it.
@@ -46,12 +55,35 @@ class FollowerState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerFetch:
+    """What all partitions of a follower's fetch have in common.
+
+    Attributes:
+        broker_epoch: of the follower's process; -1 if it does not say.
+        eligible: it may enter an ISR: it is registered with this epoch, not fenced and not shutting down.
+        lag_max_ms: replica.lag.time.max.ms.
+    """
+
+    replica: int
+    broker_epoch: int
+    eligible: bool
+    lag_max_ms: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPartition:
-    """A leader's request for a new ISR. The controller refuses outdated epochs (KIP-497)."""
+    """A leader's request for a new ISR. The controller refuses outdated epochs (KIP-497).
+
+    Attributes:
+        broker_epochs: of the members of `isr` when they were found to be in sync, so that a process which started
+            since then does not enter (KIP-903). That of the leader is -1.
+    """
 
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
+    broker_epochs: tuple[int, ...] = field(default=(), compare=False)
 
 
 def without_lagging(

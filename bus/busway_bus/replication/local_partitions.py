@@ -9,7 +9,7 @@ import functools
 import itertools
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
@@ -24,7 +24,8 @@ from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.store import LogStore, Opening, RemovedLog
 from busway_bus.metadata.delta import Delta
-from busway_bus.metadata.image import ClusterImage, PartitionImage, TopicImage
+from busway_bus.metadata.image import LOST, ClusterImage, PartitionImage, TopicImage
+from busway_bus.replication.isr import AlterPartition
 from busway_bus.replication.partition import Partition
 from busway_bus.scheduling.off_loop import off_loop
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -42,6 +43,19 @@ BATCH: Final = 32
 _ACCEPT: Final = (
     "Restore the file from a copy, or, to accept the loss, put an empty directory in place of the partition's"
 )
+
+
+class Peers:
+    """What follows from the records of partitions for other brokers; nothing on a node alone."""
+
+    def moved(self, partition: Partition) -> None:
+        """A partition was opened, or has a new record."""
+
+    def gone(self, key: Key) -> None:
+        """A partition was deleted here."""
+
+    def alter_isr(self, partition: Partition, request: AlterPartition) -> None:
+        """A leader asks the controller for another ISR."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,18 +78,23 @@ class LocalPartitions:
         store: LogStore,
         reconfigured: Callable[[Partition], None],
         machine: Machine = OS,
+        peers: "Peers | None" = None,
     ) -> None:
         self._wall_ms = machine.wall_ms
         self._monotonic_s = machine.monotonic_s
         self._config = config
         self._reconfigured = reconfigured
+        self._peers = Peers() if peers is None else peers
+        self._image = ClusterImage()
         self._store = store
+        store.high_watermarks = self.high_watermarks
         self._partitions: dict[Key, Partition] = {}
         self._offline: dict[Key, _Offline] = {}
         self._names: dict[UUID, str] = {}
         self._of: dict[UUID, dict[Key, None]] = {}
         self._images: dict[Key, PartitionImage] = {}
         self._lost: set[Key] = set()
+        self._elsewhere: set[Key] = set()
         self._configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self._started = False
         self.deleted_counters = PartitionCounters()
@@ -97,7 +116,8 @@ class LocalPartitions:
     def find(self, topic: str, partition_index: int) -> Partition:
         """Return an open partition.
 
-        UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR if its log could not be opened.
+        UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER if other brokers have it, or KAFKA_STORAGE_ERROR if its log
+        could not be opened.
         """
         partition = self._partitions.get((topic, partition_index))
         if partition is None:
@@ -105,15 +125,39 @@ class LocalPartitions:
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition_index} is offline, see the broker's log"
                 )
+            placed = self._image.partition(topic, partition_index)
+            if placed is not None and self._config.node_id not in placed.replicas:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{partition_index} does not exist on this broker"
             )
         return partition
 
+    def placed(self, topic: str, partition_index: int) -> PartitionImage | None:
+        """Return a partition of any broker, as of the image that is followed."""
+        return self._image.partition(topic, partition_index)
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._image
+
+    def high_watermarks(self) -> dict[Key, int]:
+        return {key: partition.high_watermark for key, partition in self._partitions.items()}
+
     def report(self) -> ReportReplicas | None:
         lost = tuple(key for key in self._offline if key not in self._lost)
         restored = tuple(key for key in self._lost if key in self._partitions)
         return ReportReplicas(node_id=self._config.node_id, lost=lost, restored=restored) if lost or restored else None
+
+    def misplaced(self) -> list[tuple[UUID, UUID, int]]:
+        """List partitions whose record names another directory than they have, as directory, topic id and index.
+
+        An offline one has the directory LOST.
+        """
+        places = [(LOST, key) for key in self._offline if key not in self._lost]
+        places += [(self._store.identity.directory_id, key) for key in self._elsewhere if key in self._partitions]
+        topics = self._image.topics
+        return [(directory, topics[name].topic_id, index) for directory, (name, index) in places if name in topics]
 
     def awaited(self) -> list[Key]:
         return list(self._offline)
@@ -135,6 +179,7 @@ class LocalPartitions:
 
     async def follow(self, image: ClusterImage, delta: Delta) -> None:
         async with self._changing:
+            self._image = image
             configured: Collection[str] = delta.configured
             own = image.broker_configs(str(self._config.node_id))
             if self._config.dynamic.follow(cluster=image.broker_configs(""), own=own):
@@ -147,28 +192,51 @@ class LocalPartitions:
             if unregistered:
                 await self._delete(unregistered)
             openings: list[Opening] = []
+            reassigned: list[RemovedLog] = []
             for name in delta.changed:
-                openings += self._openings(image, image.topics[name])
+                openings += self._openings(image, image.topics[name], reassigned)
+            if reassigned:
+                await self._delete(reassigned)
             await self._open(openings)
+            if delta.registered:
+                self._fence(image, delta.registered)
             for count, name in enumerate(configured, 1):
                 self._reconfigure(image, name)
                 if count % RECONFIGURED_AT_ONCE == 0:
                     await asyncio.sleep(0)
             self._started = True
 
-    def _openings(self, image: ClusterImage, topic: TopicImage) -> Iterator[Opening]:
+    def _fence(self, image: ClusterImage, brokers: Iterable[int]) -> None:
+        """Let no high watermark wait for brokers that are fenced or shut down."""
+        gone = [broker for broker in brokers if not image.is_active(broker)]
+        if gone:
+            for partition in self._partitions.values():
+                if partition.state.followers:
+                    for broker in gone:
+                        partition.ineligible(broker)
+
+    def _openings(self, image: ClusterImage, topic: TopicImage, reassigned: list[RemovedLog]) -> Iterator[Opening]:
+        """Yield the partitions to open, and register the others' records; `reassigned` gets those to delete."""
         self._names[topic.topic_id] = topic.name
         here = self._of.setdefault(topic.topic_id, {})
         config = self._log_config(image, topic.name)
         for partition_index, placed in enumerate(topic.partitions):
             key = (topic.name, partition_index)
             if self._config.node_id not in placed.replicas:
+                if key in here:
+                    del here[key]
+                    reassigned.append(self._doom(key, topic.topic_id))
+                continue
+            if self._images.get(key) is placed:
                 continue
             self._images[key] = placed
-            (self._lost.add if placed.lost_on(self._config.node_id) else self._lost.discard)(key)
+            directory = placed.directory_on(self._config.node_id)
+            (self._lost.add if directory == LOST else self._lost.discard)(key)
+            (self._elsewhere.add if directory != self._store.identity.directory_id else self._elsewhere.discard)(key)
             partition = self._partitions.get(key)
             if partition is not None:
                 partition.registered(placed, self._monotonic_ms())
+                self._peers.moved(partition)
             elif key not in here:
                 here[key] = None
                 yield Opening(key=key, topic_id=topic.topic_id, config=config, new=self._started)
@@ -238,9 +306,12 @@ class LocalPartitions:
                 topic_id=opening.topic_id,
                 log=self._store.adopt(opening, outcome),
                 node_id=self._config.node_id,
+                high_watermark=self._store.high_watermark(key),
+                alter_isr=self._peers.alter_isr,
             )
             partition.registered(self._images[key], self._monotonic_ms())
             self._partitions[key] = partition
+            self._peers.moved(partition)
             return
         earlier = self._offline.get(key)
         self._offline[key] = _Offline(opening=opening, problem=outcome)
@@ -273,9 +344,11 @@ class LocalPartitions:
         self._offline.pop(key, None)
         self._images.pop(key, None)
         self._lost.discard(key)
+        self._elsewhere.discard(key)
         partition = self._partitions.pop(key, None)
         unregistered = self._store.unregister(key, topic_id)
         if partition is not None:
+            self._peers.gone(key)
             self.deleted_counters.add(partition.counters)
             partition.counters = self.deleted_counters  # for requests that still have it
             partition.wake()

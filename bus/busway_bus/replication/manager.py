@@ -11,6 +11,8 @@ from uuid import UUID
 
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.limits import INSPECTIONS_MAX
+from busway_bus.kernel.node_channels import BrokerChannels, ControllerChannel
+from busway_bus.kernel.replication_configs import RACK_AWARE
 from busway_bus.kernel.transactions import EndTransaction
 from busway_bus.log.disk_failures import DiskFailures
 from busway_bus.log.flusher import Flusher
@@ -20,10 +22,13 @@ from busway_bus.log.producer_state import Verification
 from busway_bus.log.store import LogStore
 from busway_bus.log.validate import check_batch
 from busway_bus.replication.acknowledgements import Acknowledged
-from busway_bus.replication.local_partitions import LocalPartitions
+from busway_bus.replication.follower_logs import FollowerLogs
+from busway_bus.replication.isr import AlterPartition, FollowerFetch
+from busway_bus.replication.local_partitions import Key, LocalPartitions, Peers
 from busway_bus.replication.log_manager import LogManager
 from busway_bus.replication.partition import Partition
 from busway_bus.replication.partition_state import ACKS_ALL
+from busway_bus.replication.replicator import Replicator, may_join
 from busway_bus.replication.transaction_verification import TransactionVerifications
 from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.scheduling.time_slices import Slices
@@ -46,6 +51,25 @@ class InspectionBudget:
         return self._records >= 0
 
 
+class _Peers(Peers):
+    """The replicator, once there is one."""
+
+    def __init__(self) -> None:
+        self.replicator: Replicator | None = None
+
+    def moved(self, partition: Partition) -> None:
+        if self.replicator is not None:
+            self.replicator.moved(partition)
+
+    def gone(self, key: Key) -> None:
+        if self.replicator is not None:
+            self.replicator.gone(key)
+
+    def alter_isr(self, partition: Partition, request: AlterPartition) -> None:
+        if self.replicator is not None:
+            self.replicator.alter_isr(partition, request)
+
+
 class ReplicaManager:
     """Every partition of this node.
 
@@ -60,13 +84,49 @@ class ReplicaManager:
         self._wall_ms = machine.wall_ms
         self._failures = DiskFailures(machine.monotonic_s)
         self._flusher = flusher
-        self.local = LocalPartitions(config, store, self._reconfigured, machine)
+        self._config, self._monotonic_s = config, machine.monotonic_s
+        self._peers = _Peers()
+        self.local = LocalPartitions(config, store, self._reconfigured, machine, self._peers)
         self._inspections: set[asyncio.Task[AppendInfo]] = set()
         self._inspecting = asyncio.Semaphore(INSPECTIONS_MAX)
         self.slices = Slices(machine)
         self.scheduler = scheduler
         self.verifications = TransactionVerifications()
         self.logs = LogManager(config, store, flusher, self.local, scheduler=self.scheduler, machine=machine)
+        self._followers = FollowerLogs(store, self.logs, flusher, self._failures, machine)
+        self._isr_keeper: asyncio.Task[None] | None = None
+
+    def replicate(
+        self, *, brokers: BrokerChannels, controller: ControllerChannel, broker_epoch: Callable[[], int]
+    ) -> None:
+        """Replicate with other brokers from now on. A node alone does not call this.
+
+        Args:
+            broker_epoch: of this process, from the response to its registration; -1 before.
+        """
+        replicator = self._peers.replicator = Replicator(
+            self._config, self._followers, brokers=brokers, controller=controller, broker_epoch=broker_epoch
+        )
+        for partition in self.local:
+            replicator.moved(partition)
+        lag_max_ms = self._config.get("replica.lag.time.max.ms")
+        self._isr_keeper = asyncio.ensure_future(
+            replicator.keep_isrs(lambda: self.local, self._monotonic_s, lag_max_ms)
+        )
+
+    def reader_rack(self, rack: str) -> str:
+        """Return the rack of a consumer that may be sent to a follower; "" for none (KIP-392)."""
+        return rack if rack and self._config.get("replica.selector.class") == RACK_AWARE else ""
+
+    def follower_fetch(self, replica: int, broker_epoch: int) -> FollowerFetch:
+        """Return what a follower's fetch means for the partitions that this node leads."""
+        return FollowerFetch(
+            replica=replica,
+            broker_epoch=broker_epoch,
+            eligible=may_join(self.local.image, replica, broker_epoch),
+            lag_max_ms=self._config.get("replica.lag.time.max.ms"),
+            now_ms=int(self._monotonic_s() * 1000),
+        )
 
     def find(self, topic: str, partition: int) -> Partition:
         return self.local.find(topic, partition)
@@ -242,6 +302,10 @@ class ReplicaManager:
         return info
 
     async def close(self) -> None:
+        if self._isr_keeper is not None:
+            self._isr_keeper.cancel()
+        if self._peers.replicator is not None:
+            await self._peers.replicator.close()
         await self.verifications.close()
         for task in self._inspections:
             task.cancel()

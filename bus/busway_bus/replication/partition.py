@@ -6,14 +6,16 @@ Not here: the high watermark (`partition_state`), files and threads (`log`).
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
 from busway_bus.kernel.counters import PartitionCounters
 from busway_bus.log.partition_log import AppendInfo, PartitionLog
-from busway_bus.metadata.image import PartitionImage
+from busway_bus.metadata.image import NO_LEADER, PartitionImage
 from busway_bus.replication.acknowledgements import Acknowledgements
+from busway_bus.replication.isr import AlterPartition, FollowerFetch
 from busway_bus.replication.partition_state import ACKS_ALL, Effect, Effects, PartitionState, Role
 from busway_protocol.errors import ErrorCode, KafkaError
 
@@ -34,6 +36,9 @@ class Partition:
     Attributes:
         turn: done when the newest inspected batch is appended or refused.
         waiters: called in FIFO order, see `Waiter.look_at`.
+        followers_waiters: fetches of followers, called when the log has grown as well.
+        leader: broker id of the leader, by the partition's newest record.
+        alter_isr: asks the controller for another ISR.
     """
 
     topic: str
@@ -43,19 +48,33 @@ class Partition:
     state: PartitionState
     acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
     waiters: dict[Waiter, None] = field(default_factory=dict)
+    followers_waiters: dict[Waiter, None] = field(default_factory=dict)
+    leader: int = NO_LEADER
+    alter_isr: "Callable[[Partition, AlterPartition], None]"
     complained: bool = False
     turn: "asyncio.Future[None] | None" = None
     counters: PartitionCounters = field(default_factory=PartitionCounters)
 
     @classmethod
-    def opened(cls, *, topic: str, index: int, topic_id: UUID, log: PartitionLog, node_id: int) -> "Partition":
+    def opened(
+        cls,
+        *,
+        topic: str,
+        index: int,
+        topic_id: UUID,
+        log: PartitionLog,
+        node_id: int,
+        high_watermark: int,
+        alter_isr: "Callable[[Partition, AlterPartition], None]",
+    ) -> "Partition":
+        """Wrap an opened log; `high_watermark` is the last checkpoint's, which is within the log then."""
         state = PartitionState(
             node_id=node_id,
             log_end_offset=log.end_offset,
             flushed_offset=log.flushed_offset,
-            high_watermark=log.flushed_offset,
+            high_watermark=min(max(high_watermark, log.start_offset), log.flushed_offset),
         )
-        partition = cls(topic=topic, index=index, topic_id=topic_id, log=log, state=state)
+        partition = cls(topic=topic, index=index, topic_id=topic_id, log=log, state=state, alter_isr=alter_isr)
         state.transactions_restored(log.first_unstable_offset)
         partition.reconfigured()
         return partition
@@ -89,6 +108,15 @@ class Partition:
             return
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if epoch < current else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
+    @property
+    def leads(self) -> bool:
+        return self.state.role is Role.LEADER
+
+    def check_leader(self) -> None:
+        """Raise NOT_LEADER_OR_FOLLOWER."""
+        if self.state.role is not Role.LEADER:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
     def check_append(self, acks: int) -> None:
         """Raise NOT_LEADER_OR_FOLLOWER or NOT_ENOUGH_REPLICAS if `acks` is impossible."""
         if self.state.role is not Role.LEADER:
@@ -109,7 +137,75 @@ class Partition:
     # What happens to it
 
     def registered(self, partition: PartitionImage, now_ms: int) -> None:
-        self._carry_out(self.state.registered(partition, now_ms))
+        epoch_before = self.state.leader_epoch
+        effects = self.state.registered(partition, now_ms)
+        if partition.partition_epoch == self.state.partition_epoch:
+            self.leader = partition.leader
+        several = len(self.state.replicas) > 1
+        self.log.committed = self._high_watermark if several else None
+        if several and self.leads and self.state.leader_epoch > epoch_before:
+            self.log.begin_epoch(self.state.leader_epoch)
+        self._carry_out(effects)
+
+    def _high_watermark(self) -> int:
+        return self.state.high_watermark
+
+    def fetched(self, fetch: FollowerFetch, offset: int, log_start_offset: int) -> None:
+        """Note the fetch of a follower that was let in by `check_follower`."""
+        follower = self.state.followers[fetch.replica]
+        follower.log_start_offset = log_start_offset
+        effects = self.state.fetched(
+            fetch.replica,
+            offset,
+            fetch.now_ms,
+            broker_epoch=fetch.broker_epoch,
+            eligible=fetch.eligible,
+            lag_max_ms=fetch.lag_max_ms,
+        )
+        if effects:
+            self._carry_out(effects)
+
+    def check_follower(self, replica: int, broker_epoch: int) -> None:
+        """Refuse a fetch of a broker that is no follower here, or of a process that another has replaced.
+
+        Raises:
+            KafkaError: NOT_LEADER_OR_FOLLOWER, UNKNOWN_LEADER_EPOCH.
+        """
+        self.check_leader()
+        follower = self.state.followers.get(replica)
+        if follower is None:  # the metadata here, or that of the follower, is behind: it tries again
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if broker_epoch < follower.broker_epoch:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def ineligible(self, replica: int) -> None:
+        """A broker is fenced or shutting down."""
+        self._carry_out(self.state.ineligible(replica))
+
+    def time_passed(self, now_ms: int, lag_max_ms: int) -> None:
+        if self.state.followers:
+            self._carry_out(self.state.time_passed(now_ms, lag_max_ms))
+
+    def isr_altered(self, answer: AlterPartition, request: AlterPartition) -> None:
+        self._carry_out(self.state.isr_altered(answer, request))
+
+    def isr_refused(self, request: AlterPartition, *, undone: bool) -> None:
+        self._carry_out(self.state.isr_refused(request, undone=undone))
+
+    def leader_high_watermark(self, high_watermark: int) -> None:
+        effects = self.state.leader_high_watermark(high_watermark)
+        if effects:
+            self._carry_out(effects)
+
+    def truncated(self) -> None:
+        """The log was truncated."""
+        self._carry_out(self.state.truncated(self.log.end_offset))
+        self.state.transactions_restored(self.log.first_unstable_offset)
+
+    def restarted(self) -> None:
+        """All records were removed."""
+        self._carry_out(self.state.restarted(self.log.end_offset))
+        self.state.transactions_restored(None)
 
     def reconfigured(self) -> None:
         config = self.log.config
@@ -126,6 +222,9 @@ class Partition:
         effects = self.state.appended(info.last_offset + 1)
         if effects:
             self._carry_out(effects)
+        if self.followers_waiters:
+            for waiter in tuple(self.followers_waiters):
+                waiter.look_at(self)
 
     def flushed(self, problem: KafkaError | None) -> None:
         """A sync of the log ended, or failed for good."""
@@ -135,7 +234,7 @@ class Partition:
             self._carry_out(self.state.flushed(self.log.flushed_offset))
 
     def wake(self) -> None:
-        for waiter in tuple(self.waiters):
+        for waiter in (*self.waiters, *self.followers_waiters):
             waiter.look_at(self)
 
     def _carry_out(self, effects: Effects) -> None:
@@ -144,8 +243,11 @@ class Partition:
                 self.acknowledgements.complete(self.state)
             elif effect is Effect.HIGH_WATERMARK_MOVED:
                 if self.waiters:
-                    self.wake()
-            else:
-                assert effect is Effect.LEADERSHIP_LOST, f"one node has no controller to ask for {effect}"
+                    for waiter in tuple(self.waiters):
+                        waiter.look_at(self)
+            elif effect is Effect.LEADERSHIP_LOST:
                 self.acknowledgements.fail(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
                 self.wake()
+            else:
+                assert isinstance(effect, AlterPartition)
+                self.alter_isr(self, effect)

@@ -12,11 +12,13 @@ from typing import Final, TypeAlias
 
 from busway_bus.kernel.transitions import Table
 from busway_bus.metadata.image import PartitionImage
-from busway_bus.replication.isr import AlterPartition, FollowerState, may_enter, without_lagging
+from busway_bus.replication.isr import UNKNOWN_EPOCH, AlterPartition, FollowerState, may_enter, without_lagging
 
 ACKS_ALL: Final = -1
 ACKS_LEADER: Final = 1
 NO_EPOCH: Final = -1
+LAG_MAX_MS: Final = 30_000
+"""Kafka's default of replica.lag.time.max.ms."""
 
 
 class Role(Enum):
@@ -133,10 +135,6 @@ class PartitionState:
             return self.high_watermark
         return min(self.first_unstable_offset, self.high_watermark)
 
-    @property
-    def maximal_isr(self) -> frozenset[int]:
-        return frozenset(self.isr if self.in_flight is None else (*self.isr, *self.in_flight.isr))
-
     def acknowledged_offset(self, acks: int) -> int:
         """End offset of the records acknowledged with `acks`.
 
@@ -170,6 +168,13 @@ class PartitionState:
         self.high_watermark = min(self.high_watermark, log_end_offset)
         while self.ending and self.ending[-1][0] >= log_end_offset:
             self.ending.pop()
+        return NOTHING
+
+    def restarted(self, offset: int) -> Effects:
+        """A follower removed its log, which begins at `offset`, in the committed part of the leader's."""
+        assert self.role is not Role.LEADER, "a leader's log is never removed"
+        self.log_end_offset = self.flushed_offset = self.high_watermark = offset
+        self.ending.clear()
         return NOTHING
 
     def configured(self, *, written_counts: bool, min_isr: int = 1) -> Effects:
@@ -252,31 +257,69 @@ class PartitionState:
 
     # The other replicas
 
-    def fetched(self, replica: int, offset: int, now_ms: int) -> Effects:
+    def fetched(
+        self,
+        replica: int,
+        offset: int,
+        now_ms: int,
+        *,
+        broker_epoch: int = UNKNOWN_EPOCH,
+        eligible: bool = True,
+        lag_max_ms: int = LAG_MAX_MS,
+    ) -> Effects:
+        """A follower fetched from `offset`.
+
+        Args:
+            eligible: its process is registered with this broker epoch, not fenced and not shutting down.
+        """
         self._take(Event.FOLLOWER_FETCHED)
         follower = self.followers[replica]
+        before = (follower.log_end_offset, follower.joining)
         follower.fetched(offset, self.log_end_offset, now_ms)
-        effects = self._advance()
-        if replica in self.maximal_isr or self.in_flight is not None:
-            return effects
-        if may_enter(follower, high_watermark=self.high_watermark, leader_epoch_start=self.leader_epoch_start):
-            return (*effects, self._ask((*self.isr, replica)))
-        return effects
+        follower.broker_epoch = broker_epoch
+        effects = NOTHING
+        if replica not in self.isr and (self.in_flight is None or replica not in self.in_flight.isr):
+            follower.joining = eligible and not follower.lags(self.log_end_offset, now_ms, lag_max_ms)
+            if (
+                eligible
+                and self.in_flight is None
+                and may_enter(follower, high_watermark=self.high_watermark, leader_epoch_start=self.leader_epoch_start)
+            ):
+                effects = (self._ask((*self.isr, replica)),)
+        return effects if before == (follower.log_end_offset, follower.joining) else (*self._advance(), *effects)
+
+    def ineligible(self, replica: int) -> Effects:
+        """A follower's process is fenced or shutting down: the high watermark waits for it only in the ISR."""
+        follower = self.followers.get(replica)
+        if follower is None or not follower.joining:
+            return NOTHING
+        follower.joining = False
+        return self._advance()
 
     def time_passed(self, now_ms: int, lag_max_ms: int) -> Effects:
         """Remove lagging followers from the ISR. Call twice per `lag_max_ms`."""
         self._take(Event.TIME_PASSED)
         if self.role is not Role.LEADER or self.in_flight is not None:
             return NOTHING
+        effects = NOTHING
+        for follower in self.followers.values():
+            if follower.joining and follower.lags(self.log_end_offset, now_ms, lag_max_ms):
+                follower.joining = False
+                effects = self._advance()
         isr = without_lagging(
             self.isr, self.followers, leader_end_offset=self.log_end_offset, now_ms=now_ms, lag_max_ms=lag_max_ms
         )
-        return NOTHING if len(isr) == len(self.isr) else (self._ask(isr),)
+        return effects if len(isr) == len(self.isr) else (*effects, self._ask(isr))
 
-    def isr_altered(self, answer: AlterPartition) -> Effects:
-        """The controller wrote this ISR; the record may have arrived before."""
+    def isr_altered(self, answer: AlterPartition, request: AlterPartition | None = None) -> Effects:
+        """The controller wrote this ISR; the record may have arrived before.
+
+        An answer with the epoch of its `request` means that the ISR is the wanted one already.
+        """
         self._take(Event.ISR_ANSWERED)
-        if answer.leader_epoch != self.leader_epoch or answer.partition_epoch <= self.partition_epoch:
+        if answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
+            return NOTHING
+        if answer.partition_epoch == self.partition_epoch and (request is None or self.in_flight is not request):
             return NOTHING
         self.isr, self.partition_epoch, self.in_flight = answer.isr, answer.partition_epoch, None
         self._count_isr()
@@ -299,7 +342,14 @@ class PartitionState:
         return self._raise(min(high_watermark, self.log_end_offset))
 
     def _ask(self, isr: tuple[int, ...]) -> AlterPartition:
-        self.in_flight = AlterPartition(leader_epoch=self.leader_epoch, partition_epoch=self.partition_epoch, isr=isr)
+        self.in_flight = AlterPartition(
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+            isr=isr,
+            broker_epochs=tuple(
+                self.followers[replica].broker_epoch if replica in self.followers else UNKNOWN_EPOCH for replica in isr
+            ),
+        )
         return self.in_flight
 
     # The high watermark
@@ -311,14 +361,18 @@ class PartitionState:
         return self._advance() or _ACKNOWLEDGE
 
     def _advance(self) -> Effects:
-        """Commit up to the lowest log end offset of `maximal_isr`."""
+        """Commit up to the lowest end of the replicas that are in the ISR, may be in it already, or join it.
+
+        If it did not wait for these, a follower of a busy leader would never have all that is committed.
+        """
         if self.role is not Role.LEADER or self.under_min_isr:
             return NOTHING
         committed = self.log_end_offset if self.written_counts else self.flushed_offset
         if self.followers:
-            for replica in self.maximal_isr:
-                if replica in self.followers:
-                    committed = min(committed, self.followers[replica].log_end_offset)
+            isr, asked = self.isr, () if self.in_flight is None else self.in_flight.isr
+            for replica, follower in self.followers.items():
+                if follower.log_end_offset < committed and (follower.joining or replica in isr or replica in asked):
+                    committed = follower.log_end_offset
         return self._raise(committed)
 
     def _raise(self, offset: int) -> Effects:

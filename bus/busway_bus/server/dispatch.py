@@ -7,11 +7,12 @@ unsupported version of ApiVersions gets a response.
 
 import asyncio
 import struct
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from busway_bus.handlers.common.context import Encoded, Large, NodeServices, Peer, RequestContext
+from busway_bus.handlers.common.forwarded import FORWARDED, Forwarded, forward
 from busway_bus.handlers.common.pending_response import PendingResponse
 from busway_bus.handlers.registry import HANDLERS, ON_CONTROLLER_LISTENERS, Handler
 from busway_bus.kernel.limits import GATHERED_BYTES_MAX
@@ -262,12 +263,15 @@ class Dispatcher:
 class Routes:
     """The APIs of a listener.
 
+    Args:
+        forwarded: those that the cluster's active controller handles.
+
     Attributes:
         known: routes by API key and version, each with its codecs made on first use.
     """
 
-    def __init__(self, handlers: Mapping[int, Handler]) -> None:
-        self._handlers = handlers
+    def __init__(self, handlers: Mapping[int, Handler], forwarded: Collection[int] = ()) -> None:
+        self._handlers, self._forwarded = handlers, forwarded
         self.known: dict[int, Route] = {}
 
     def find(self, api_and_version: int) -> Route | None:
@@ -284,12 +288,15 @@ class Routes:
                 return None
             raise BadRequest(f"{ApiKey(key).name} version {version} is not served")
         messages = api(key)
+        decode, handle = decoder(messages.request, version), handler.handle
+        if key in self._forwarded:
+            decode, handle = partial(_with_frame, decode), partial(forward, key, handle)
         route = self.known[api_and_version] = Route(
             name=messages.request.__name__,
             version=version,
             flexible=version >= messages.flexible_from,
-            decode=decoder(messages.request, version),
-            handle=handler.handle,
+            decode=decode,
+            handle=handle,
             response=messages.response,
             encode=encoder(messages.response, version),
             head=_RESPONSE_HEADS[response_header_version(key, version)],
@@ -324,6 +331,15 @@ class Routes:
         return [_RESPONSE_HEADS[0].pack(size + sum(map(len, body)), correlation_id), *body]
 
 
+def _with_frame(
+    decode: Callable[[memoryview, int, int], tuple[Any, int]], frame: memoryview, position: int, end: int
+) -> tuple[Forwarded, int]:
+    request, position = decode(frame, position, end)
+    return Forwarded(bytes(frame), request), position
+
+
 BROKER: Final = Routes(HANDLERS)
 BROKERS_CONTROLLER: Final = Routes({key: HANDLERS[key] for key in ON_CONTROLLER_LISTENERS})
-"""Of the controller's listeners on a combined node."""
+"""Of the controller's listeners on a node that is its only voter."""
+CLUSTERED_BROKER: Final = Routes(HANDLERS, FORWARDED)
+"""Of a broker's listeners in a cluster."""

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -39,20 +39,23 @@ class Listeners:
     """Accepts clients on every configured listener, with common limits.
 
     Args:
-        controller_routes: the APIs of the controller's listeners; by default a combined node's.
+        controller_routes: the APIs of the controller's listeners; by default those of a node that is its only voter.
+        routes: the APIs of the broker's listeners.
     """
 
-    def __init__(self, config: BrokerConfig, controller_routes: Routes = BROKERS_CONTROLLER) -> None:
+    def __init__(
+        self, config: BrokerConfig, controller_routes: Routes = BROKERS_CONTROLLER, routes: Routes = BROKER
+    ) -> None:
         self._config = config
-        self._controller_routes = controller_routes
+        self._controller_routes, self._routes = controller_routes, routes
         self._connections: dict[Connection, str] = {}  # with their listeners, in order of acceptance
         self._by_host: Counter[str] = Counter()
         self._peer_warnings = PeerWarnings()
-        self._acceptors: list[Acceptor] = []
+        self._acceptors: dict[str, Acceptor] = {}  # by listener
         self.advertised: dict[str, Endpoint] = {}
         """Addresses for the broker's clients by listener name, in the config's order, once bound."""
         self.controller_advertised: dict[str, Endpoint] = {}
-        self._node: NodeServices | ControllerServices | None = None
+        self._nodes: dict[str, NodeServices | ControllerServices] = {}  # by listener that serves
         self._scratch = scratch_buffer()
         self._shared = Shared()
         queued_max = config.get("queued.max.request.bytes")
@@ -64,7 +67,7 @@ class Listeners:
     async def bind(self) -> None:
         """Bind the ports, without accepting yet, or raise CannotListen."""
         for endpoint in self._config.listeners:
-            self.advertised[endpoint.name] = await self._bind(endpoint, BROKER)
+            self.advertised[endpoint.name] = await self._bind(endpoint, self._routes)
         for endpoint in self._config.controller_listeners:
             self.controller_advertised[endpoint.name] = await self._bind(endpoint, self._controller_routes)
 
@@ -76,21 +79,30 @@ class Listeners:
             port = await door.bind(endpoint.host, endpoint.port)
         except (OSError, ValueError) as problem:
             raise CannotListen(f"{endpoint.name} cannot listen on {endpoint.address}: {reason(problem)}") from None
-        self._acceptors.append(door)
+        self._acceptors[endpoint.name] = door
         return self._config.advertised_by(endpoint, port=port)
 
     async def serve(self, node: "NodeServices | ControllerServices", connections_max: int) -> None:
-        """Accept up to `connections_max` connections, or `max.connections` if less."""
-        self._node = node
+        """Accept up to `connections_max` connections, or `max.connections` if less, where it is not done yet."""
+        await self._serve(self._acceptors, node, connections_max)
+
+    async def serve_controllers(self, node: "ControllerServices", connections_max: int) -> None:
+        """Accept on the controller's listeners alone."""
+        await self._serve(self.controller_advertised, node, connections_max)
+
+    async def _serve(
+        self, names: Iterable[str], node: "NodeServices | ControllerServices", connections_max: int
+    ) -> None:
         self._descriptors_max = connections_max
-        for door in self._acceptors:
-            await door.serve()
+        for name in names:
+            if name not in self._nodes:
+                self._nodes[name] = node
+                await self._acceptors[name].serve()
 
     def _accept(self, listener: str, routes: Routes, stream: Stream) -> None:
-        assert self._node is not None
         advertised = self.advertised if listener in self.advertised else self.controller_advertised
         connection = Connection(
-            self._node,
+            self._nodes[listener],
             stream,
             routes=routes,
             advertised=advertised[listener],
@@ -166,14 +178,14 @@ class Listeners:
             finish: first complete received requests, for at most `STOP_WAIT_MS`; otherwise as if the process died.
         """
         self._closing = True
-        for door in self._acceptors:
+        for door in self._acceptors.values():
             door.close()
         if finish:
             await self._finish()
         for connection in tuple(self._connections):
             connection.give_up()
         self._shared.pages.close()
-        for door in self._acceptors:
+        for door in self._acceptors.values():
             await door.closed()
 
     async def _finish(self) -> None:

@@ -1,7 +1,8 @@
 """The dead-letter topics of share groups (KIP-1191).
 
 Here: the topic and its checks, reading records, durable writes.
-Not here: the content (`dead_letter_records`), schedule and retries (`partition_dead_letters`).
+Not here: the content (`dead_letter_records`), schedule and retries (`partition_dead_letters`), writes to a leader on
+another broker (`remote_dead_letters`).
 
 Kafka archives a record without its dead letter after five attempts, or at once for a wrong setting. Here the letter is
 on disk first, unless the group has no dead-letter topic any more.
@@ -24,6 +25,7 @@ from busway_bus.replication.partition_state import ACKS_ALL
 from busway_bus.scheduling.off_loop import off_loop
 from busway_bus.share.dead_letter_records import Content, Origin, contents_of, first_of, offsets_of, pack
 from busway_bus.share.in_flight import Letter
+from busway_bus.share.remote_dead_letters import RemoteDeadLetters
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.machine import Machine
 from busway_protocol.records.batch import read_header
@@ -38,7 +40,10 @@ AUTO_CREATE: Final = "errors.deadletterqueue.auto.create.topics.enable"
 
 
 class DeadLetters:
-    """Writes dead letters of share groups for partitions led by this node."""
+    """Writes dead letters of share groups for partitions led by this node.
+
+    `remote`: for dead-letter partitions that other brokers lead; None where there are none.
+    """
 
     def __init__(
         self,
@@ -49,8 +54,10 @@ class DeadLetters:
         image: Callable[[], ClusterImage],
         setting: GroupSettings,
         create_topic: Callable[[str], Awaitable[None]],
+        remote: RemoteDeadLetters | None = None,
     ) -> None:
         self._config = config
+        self._remote = remote
         self._replicas = replicas
         self._machine = machine
         self._image = image
@@ -73,8 +80,11 @@ class DeadLetters:
             topic = self._image().topics.get(name)
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} was deleted just now")
-            target = self._replicas.find(name, source.index % len(topic.partitions))
-            max_bytes = target.log.config.max_message_bytes
+            number = source.index % len(topic.partitions)
+            leader = topic.partitions[number].leader
+            remote = None if leader == self._config.node_id else self._remote
+            target = self._replicas.find(name, number) if remote is None else None
+            max_bytes = self._max_bytes(name) if target is None else target.log.config.max_message_bytes
             contents: dict[int, Content] = {}
             if self._setting(key.group_id, COPY):
                 contents, count = await self._contents(source, letters, max_bytes)
@@ -85,9 +95,15 @@ class DeadLetters:
                 at = f"{source.topic}-{source.index}@{letters[0].first}"
                 text = "the dead letter of %s in %s goes without its key and value: max.message.bytes of %s allows %d bytes"
                 logger.warning(text, at, name, name, max_bytes)
-            written = self._replicas.append_from_client(target, packed.batch, ACKS_ALL, InspectionBudget())
-            await self._replicas.kept(target, await written if isinstance(written, asyncio.Task) else written)
+            if target is not None:
+                written = self._replicas.append_from_client(target, packed.batch, ACKS_ALL, InspectionBudget())
+                await self._replicas.kept(target, await written if isinstance(written, asyncio.Task) else written)
+            elif remote is not None:
+                await remote.append(leader, topic, number, packed.batch)
         return first_of(letters, packed.records)
+
+    def _max_bytes(self, name: str) -> int:
+        return int(str(self._config.topic_config(self._image().topic_configs(name))["max.message.bytes"]))
 
     # Target topic
 

@@ -24,6 +24,7 @@ from busway_bus.kernel.share_state import SharePartitionKey, SharePersister
 from busway_bus.metadata.group_settings import GroupSettings
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.replication.partition import Partition
+from busway_bus.replication.partition_state import Role
 from busway_bus.share.delayed_share_fetch import Peer, Watch
 from busway_bus.share.limits import ShareLimits
 from busway_bus.share.partition import SharePartition
@@ -148,13 +149,28 @@ class SharePartitions:
         topic = self.replicas.name_of(partition[0])
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        partition_of_topic = self.replicas.find(topic, partition[1])
+        partition_of_topic = self._led(topic, partition[1])
         self._make_room()
         share = SharePartition(key, partition_of_topic, persister=self.persister, owner=self, writer=self._letters)
         self._shares[key] = share
         self._of_group.setdefault(group_id, {})[key] = share
         self._run(share.load(partial(self._begin, group_id)))
         return share
+
+    def _led(self, topic: str, partition_index: int) -> Partition:
+        """Return a partition of a known topic that this node leads.
+
+        KafkaError: NOT_LEADER_OR_FOLLOWER, also where it has no replica; KAFKA_STORAGE_ERROR.
+        """
+        try:
+            partition = self.replicas.find(topic, partition_index)
+        except KafkaError as problem:
+            if problem.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, problem.message) from None
+        if partition.state.role is not Role.LEADER:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return partition
 
     def _make_room(self) -> None:
         if len(self._shares) < SHARE_PARTITIONS_MAX:

@@ -184,11 +184,13 @@ class SharePartition:
             self.wake()
 
     def check(self) -> None:
-        """Check that this broker leads the partition; follow the log's start.
+        """Check that this broker leads the partition in the same epoch; follow the log's start.
 
         KafkaError: NOT_LEADER_OR_FOLLOWER, or the error that made it unusable.
         """
-        if self.problem is None and not (self._owner.current(self) and self.partition.state.role is Role.LEADER):
+        state = self.partition.state
+        led = state.role is Role.LEADER and state.leader_epoch == self.leader_epoch
+        if self.problem is None and not (led and self._owner.current(self)):
             self.end(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         if self.problem is not None:
             raise self.problem.with_traceback(None)  # which grows whenever it is raised

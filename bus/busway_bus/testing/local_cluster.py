@@ -6,7 +6,7 @@ Not here: faults and clocks (see the simulation).
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final
 
@@ -18,7 +18,7 @@ from busway_bus.testing.ports import HOLDS, HeldPort
 _ANY_PORT: Final = "PLAINTEXT://127.0.0.1:0"
 
 
-_PROMPT: Final = {
+PROMPT: Final = {
     f"group.{kind}.{what}heartbeat.interval.ms": "200" for kind in ("consumer", "share") for what in ("min.", "")
 }
 """Short heartbeat intervals, for fast assignments; by default 5 s."""
@@ -43,7 +43,7 @@ class LocalCluster:
             "group.initial.rebalance.delay.ms": "0",
             "offsets.topic.num.partitions": "1",
             "transaction.state.log.num.partitions": "1",
-            **(_PROMPT if prompt else {}),
+            **(PROMPT if prompt else {}),
             **(properties or {}),
             "log.dirs": self.data_dir,
         }
@@ -73,6 +73,18 @@ class LocalCluster:
         if self.node is not None:
             await self.node.stop()
             self.node = None
+
+    @property
+    def node_ids(self) -> Sequence[int]:
+        return (1,)
+
+    async def kill(self, node_id: int) -> None:
+        """See `crash`: there is one node."""
+        await self.crash()
+
+    async def restart(self, node_id: int) -> None:
+        """See `start`: there is one node."""
+        await self.start()
 
     async def crash(self) -> None:
         """Stop the node as if killed. The next start recovers the data."""

@@ -258,12 +258,12 @@ class TransactionShard:
         levels: Levels,
         *,
         now: int,
-        host: str,
+        host: str | None,
     ) -> Decision[None]:
         """Add partitions; the first ones begin the transaction.
 
         Args:
-            host: charged for them and the id.
+            host: charged for them and the id; None for the host that is charged for the id already.
 
         Raises:
             KafkaError: see `fencing.check_add`; POLICY_VIOLATION for too many partitions, or if the host's share has no
@@ -276,7 +276,8 @@ class TransactionShard:
             text = f"a transaction writes to at most {TRANSACTION_PARTITIONS_MAX:,} partitions; write to more in several transactions"
             raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
         added = known.added(partitions, levels.effective, now)
-        self._check_room(host, TRANSACTION_PARTITION_BYTES * (len(added.partitions) - len(known.partitions)))
+        payer = self._hosts.get(transactional_id, NOBODY) if host is None else host
+        self._check_room(payer, TRANSACTION_PARTITION_BYTES * (len(added.partitions) - len(known.partitions)))
         return _changed(transactional_id, added, levels, None, host)
 
     def verify(

@@ -12,9 +12,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from busway_registry.http import compatibility, config, health, mode, schemas, subjects
+from busway_registry.http import compatibility, config, health, metrics, mode, schemas, subjects
 from busway_registry.http.bodies import answer
 from busway_registry.http.errors import HANDLERS
+from busway_registry.http.metrics import Counting, RegistryMetrics
 from busway_registry.http.reading import Holding
 from busway_registry.service import Registry
 
@@ -43,27 +44,28 @@ async def cluster_id(request: Request) -> Response:
     return answer(request, {"scope": {"path": [], "clusters": clusters}, "id": ""})
 
 
-def create_app(registry: Registry) -> ASGIApp:
+def create_app(registry: Registry) -> tuple[ASGIApp, RegistryMetrics]:
+    """Return the application and its counters. Names of routes are those of Confluent's jersey-metrics."""
     handlers: dict[Any, Any] = dict(HANDLERS)
-    app = Starlette(
-        routes=[
-            Route("/", root, methods=["GET", "POST"]),
-            Route("/contexts", contexts),
-            Route("/associations/resources/{namespace}/{name}", associations),
-            Route("/associations/subjects/{subject}", associations),
-            Route("/v1/metadata/id", cluster_id),
-            Route("/v1/metadata/version", server_version),
-            *health.ROUTES,
-            *subjects.ROUTES,
-            *schemas.ROUTES,
-            *compatibility.ROUTES,
-            *config.ROUTES,
-            *mode.ROUTES,
-        ],
-        exception_handlers=handlers,
-    )
+    routes = [
+        Route("/", root, methods=["GET", "POST"], name="root"),
+        Route("/contexts", contexts, name="contexts.list"),
+        Route("/associations/resources/{namespace}/{name}", associations, name="associations.by-resource-name"),
+        Route("/associations/subjects/{subject}", associations, name="associations.by-subject"),
+        Route("/v1/metadata/id", cluster_id, name="metadata.id"),
+        Route("/v1/metadata/version", server_version, name="metadata.version"),
+        *health.ROUTES,
+        *metrics.ROUTES,
+        *subjects.ROUTES,
+        *schemas.ROUTES,
+        *compatibility.ROUTES,
+        *config.ROUTES,
+        *mode.ROUTES,
+    ]
+    app = Starlette(routes=routes, exception_handlers=handlers)
     app.state.registry = registry
-    return Holding(_Encoded(app))
+    app.state.metrics = counters = RegistryMetrics(routes)
+    return Holding(_Encoded(Counting(app, counters))), counters
 
 
 class _Encoded:

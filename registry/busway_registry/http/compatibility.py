@@ -30,6 +30,16 @@ async def check(request: Request) -> Response:
 
 
 ROUTES = [
-    Route("/compatibility/subjects/{subject}/versions", check, methods=["POST"]),
-    Route("/compatibility/subjects/{subject}/versions/{version}", check, methods=["POST"]),
+    Route(
+        "/compatibility/subjects/{subject}/versions",
+        check,
+        methods=["POST"],
+        name="compatibility.subjects.versions.verify",
+    ),
+    Route(
+        "/compatibility/subjects/{subject}/versions/{version}",
+        check,
+        methods=["POST"],
+        name="compatibility.subjects.versions.verify",
+    ),
 ]

@@ -30,7 +30,7 @@ async def delete(request: Request) -> Response:
 
 
 ROUTES = [
-    Route(path, endpoint, methods=[method])
-    for path in ("/config", "/config/{subject}")
-    for method, endpoint in (("GET", get), ("PUT", put), ("DELETE", delete))
+    Route(path, endpoint, methods=[method], name=f"config.{verb}-{scope}")
+    for path, scope in (("/config", "global"), ("/config/{subject}", "subject"))
+    for method, verb, endpoint in (("GET", "get", get), ("PUT", "update", put), ("DELETE", "delete", delete))
 ]

@@ -1,7 +1,7 @@
 """`/health`: whether the registry runs, and whether it can use its database.
 
 Here: for orchestrators; Confluent's registry has no such resources.
-Not here: metrics, of which the registry has none.
+Not here: metrics (`metrics`).
 
 | path | response |
 |---|---|
@@ -39,4 +39,4 @@ async def ready(request: Request) -> Response:
     return answer(request, {"ready": True, "reasons": []})
 
 
-ROUTES = [Route("/health/live", live), Route("/health/ready", ready)]
+ROUTES = [Route("/health/live", live, name=""), Route("/health/ready", ready, name="")]

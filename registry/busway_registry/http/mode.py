@@ -34,7 +34,7 @@ async def delete(request: Request) -> Response:
 
 
 ROUTES = [
-    Route(path, endpoint, methods=[method])
-    for path in ("/mode", "/mode/{subject}")
-    for method, endpoint in (("GET", get), ("PUT", put), ("DELETE", delete))
+    Route(path, endpoint, methods=[method], name=f"mode.{verb}-{scope}")
+    for path, scope in (("/mode", "global"), ("/mode/{subject}", "subject"))
+    for method, verb, endpoint in (("GET", "get", get), ("PUT", "update", put), ("DELETE", "delete", delete))
 ]

@@ -98,12 +98,12 @@ def _with_guid(stored: StoredSchema) -> dict[str, Any]:
 
 
 ROUTES = [
-    Route("/schemas", every),
-    Route("/schemas/types", types),
-    Route("/schemas/ids/{id}", by_id),
-    Route("/schemas/ids/{id}/schema", text_by_id),
-    Route("/schemas/ids/{id}/subjects", subjects_of),
-    Route("/schemas/ids/{id}/versions", versions_of),
-    Route("/schemas/guids/{guid}", by_guid),
-    Route("/schemas/guids/{guid}/ids", ids_of_guid),
+    Route("/schemas", every, name="schemas.get-schemas"),
+    Route("/schemas/types", types, name="schemas.get-types"),
+    Route("/schemas/ids/{id}", by_id, name="schemas.ids.get-schema"),
+    Route("/schemas/ids/{id}/schema", text_by_id, name="schemas.ids.get-schema.only"),
+    Route("/schemas/ids/{id}/subjects", subjects_of, name="schemas.get-subjects"),
+    Route("/schemas/ids/{id}/versions", versions_of, name="schemas.get-versions"),
+    Route("/schemas/guids/{guid}", by_guid, name="schemas.guids.get-schema"),
+    Route("/schemas/guids/{guid}/ids", ids_of_guid, name="schemas.guids.get-ids"),
 ]

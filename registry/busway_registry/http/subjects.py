@@ -97,14 +97,21 @@ async def delete_version(request: Request) -> Response:
 
 
 ROUTES = [
-    Route("/subjects", names),
-    Route("/subjects/{subject}", look_up, methods=["POST"]),
-    Route("/subjects/{subject}", delete, methods=["DELETE"]),
-    Route("/subjects/{subject}/metadata", latest_with_metadata),
-    Route("/subjects/{subject}/versions", versions),
-    Route("/subjects/{subject}/versions", register, methods=["POST"]),
-    Route("/subjects/{subject}/versions/{version}", version),
-    Route("/subjects/{subject}/versions/{version}", delete_version, methods=["DELETE"]),
-    Route("/subjects/{subject}/versions/{version}/schema", version_text),
-    Route("/subjects/{subject}/versions/{version}/referencedby", referenced_by),
+    Route("/subjects", names, name="subjects.list"),
+    Route("/subjects/{subject}", look_up, methods=["POST"], name="subjects.get-schema"),
+    Route("/subjects/{subject}", delete, methods=["DELETE"], name="subjects.delete-subject"),
+    Route("/subjects/{subject}/metadata", latest_with_metadata, name="subjects.get-latest-with-metadata"),
+    Route("/subjects/{subject}/versions", versions, name="subjects.versions.list"),
+    Route("/subjects/{subject}/versions", register, methods=["POST"], name="subjects.versions.register"),
+    Route("/subjects/{subject}/versions/{version}", version, name="subjects.versions.get-schema"),
+    Route(
+        "/subjects/{subject}/versions/{version}",
+        delete_version,
+        methods=["DELETE"],
+        name="subjects.versions.deleteSchemaVersion-schema",
+    ),
+    Route("/subjects/{subject}/versions/{version}/schema", version_text, name="subjects.versions.get-schema.only"),
+    Route(
+        "/subjects/{subject}/versions/{version}/referencedby", referenced_by, name="subjects.versions.list-schema-refs"
+    ),
 ]

@@ -108,6 +108,9 @@ class Transaction(Protocol):
     ) -> list[Version]:
         """Return versions of subjects with that prefix, by subject and number; with `deleted` soft-deleted ones too."""
 
+    async def version_counts(self) -> Mapping[tuple[str, bool], int]:
+        """Return numbers of versions by schema type and whether soft-deleted."""
+
     async def versions(self, subject: str) -> list[Version]:
         """Return all versions of a subject by number, soft-deleted ones too."""
 

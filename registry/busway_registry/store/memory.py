@@ -4,6 +4,7 @@ Here: dictionaries, copied for a writing transaction and replaced when it succee
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -83,6 +84,9 @@ class _Tables:
         return _part(
             list({version.subject: version for version in versions}.values()) if latest_only else versions, part
         )
+
+    async def version_counts(self) -> Mapping[tuple[str, bool], int]:
+        return Counter((self.schemas[use.schema_id].artifact.schema_type, use.deleted) for use in self.uses.values())
 
     async def versions(self, subject: str) -> list[Version]:
         return [version for version in self._sorted() if version.subject == subject]

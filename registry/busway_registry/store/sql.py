@@ -224,6 +224,12 @@ class _SqlTransaction:
             wanted.append(~exists(newer if deleted else newer.where(other.c.deleted.is_(false()))))
         return await self._part(query.where(*wanted), part, _version)
 
+    async def version_counts(self) -> Mapping[tuple[str, bool], int]:
+        groups = (SCHEMAS.c.schema_type, VERSIONS.c.deleted)
+        query = select(*groups, func.count()).join(SCHEMAS, SCHEMAS.c.id == VERSIONS.c.schema_id).group_by(*groups)
+        rows = await self._connection.execute(query)
+        return {(kind, bool(deleted)): count for kind, deleted, count in rows}
+
     async def versions(self, subject: str) -> list[Version]:
         query = select(VERSIONS).where(VERSIONS.c.subject == subject).order_by(VERSIONS.c.version)
         return list(map(_version, await self._connection.execute(query)))

@@ -1,7 +1,7 @@
 """Administration: topics, groups, settings, offsets.
 
 Here: `Admin`.
-Not here: `explanations`, `features`, `share_groups`, `transactions`. Refusals raise `BrokerError` with the broker's
+Not here: `cluster`, `explanations`, `features`, `share_groups`, `transactions`. Refusals raise `BrokerError` with the broker's
 text.
 """
 
@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final
 
+from busway.admin.cluster import ClusterAdmin
 from busway.admin.explanations import ExplanationsAdmin
 from busway.admin.features import FeaturesAdmin
 from busway.admin.groups import GroupsAdmin
+from busway.admin.propagation import wait_until_known
 from busway.admin.share_groups import ShareGroupsAdmin
 from busway.admin.transactions import TransactionsAdmin
 from busway.cluster.client import Addresses, ClusterClient
@@ -21,7 +23,6 @@ from busway.errors import BrokerError
 from busway.security.choosing import taken
 from busway.types import TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
-from busway_protocol.messages.cluster import DescribeClusterRequest
 from busway_protocol.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -78,16 +79,7 @@ class ConfigValue:
     documentation: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterDescription:
-    """The brokers (id → host, port) and the controller."""
-
-    cluster_id: str
-    controller: int
-    brokers: Mapping[int, tuple[str, int]]
-
-
-class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, TransactionsAdmin):
+class Admin(ClusterAdmin, ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, TransactionsAdmin):
     """Administration client of a cluster.
 
     Args:
@@ -137,7 +129,10 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
     # Topics
 
     async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
-        """Create topics; raise the first error, but create the others."""
+        """Create topics; raise the first error, but create the others.
+
+        Returns once every broker of the cluster knows them, after 5 s at most.
+        """
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(
@@ -153,6 +148,8 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
             validate_only=validate_only,
         )
         answer = await self._cluster.ask_controller(request)
+        if not validate_only:
+            await wait_until_known(self._cluster, [topic.name for topic in answer.topics if not topic.error_code])
         for topic in answer.topics:
             _check(topic.error_code, f"topic {topic.name}", topic.error_message)
 
@@ -281,15 +278,6 @@ class Admin(ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGroupsAdmin, Tra
         what = "topic" if kind == TOPIC else "broker"
         for entry in answer.responses:
             _check(entry.error_code, f"{what} {entry.resource_name}", entry.error_message)
-
-    # Cluster
-
-    async def describe_cluster(self) -> ClusterDescription:
-        """Return the brokers and the controller."""
-        answer = await self._cluster.ask_any(DescribeClusterRequest(include_cluster_authorized_operations=False))
-        _check(answer.error_code, "describing the cluster", answer.error_message)
-        brokers = {broker.broker_id: (broker.host, broker.port) for broker in answer.brokers}
-        return ClusterDescription(answer.cluster_id, answer.controller_id, brokers)
 
 
 def _check(error_code: int, what: str, text: str | None = None) -> None:

@@ -13,7 +13,7 @@ from busway.errors import BrokerError, BuswayError
 from busway.security.options import SecurityOptions
 from busway_protocol.errors import ErrorCode
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 
 class TopicMissing(BuswayError):

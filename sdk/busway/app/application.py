@@ -42,7 +42,7 @@ from busway.serde.errors import Undecodable
 from busway.serde.naming import SubjectNaming, topic_name
 from busway.types import TopicPartition
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 FAREWELL_S: Final = 5.0
 """Seconds beyond drain_timeout_s for the last commit, leaving the group and sends in flight.
@@ -89,15 +89,15 @@ class Application(TableDeclarations):
             register_schemas=register_schemas,
             subject_naming=subject_naming,
         )
-        self.security = chosen(security)
+        self.security: SecurityOptions = chosen(security)
         self._auto_offset_reset = auto_offset_reset
         self._enter_lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = (
             None if lifespan is None else functools.partial(entered, lifespan, self)
         )
         self._commit_interval_s = commit_interval_s
         self.drain_timeout_s = drain_timeout_s
-        self.producer_options = producer or {}
-        self.consumer_options = consumer or {}
+        self.producer_options: dict[str, Any] = producer or {}
+        self.consumer_options: dict[str, Any] = consumer or {}
         check_options(name, self.producer_options, self.consumer_options)
         self._started_queues: list[QueueWorker] = []
         self._stack: AsyncExitStack | None = None
@@ -162,6 +162,7 @@ class Application(TableDeclarations):
                 state = await self._stack.enter_async_context(self._enter_lifespan())
             hooks = Hooks(self.extensions)
             await hooks.start(self, self._stack)
+            self._mark = hooks.sending if hooks.marks else None
             self._bound = True
             if self.routes or self.queue_routes:
                 read = (topic.name for route in (*self.routes, *self.queue_routes) for topic in route.topics)
@@ -276,7 +277,7 @@ class Application(TableDeclarations):
         try:
             await stack.aclose()
         finally:
-            self._producer = self._serdes = self.worker = None
+            self._producer = self._serdes = self.worker = self._mark = None
 
     def _time_left(self) -> float:
         return max(_LEAST_S, self._stop_by - APP_TIME.now_s())

@@ -9,7 +9,7 @@ one is.
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Final
+from typing import ClassVar, Final
 
 MAX_TEXT: Final = 4000
 """Characters that brokers keep with an offset; the default of `offset.metadata.max.bytes` is 4096."""
@@ -25,7 +25,7 @@ class OffsetSet:
     """
 
     def __init__(self, below: int = 0, runs: Iterable[tuple[int, int]] = ()) -> None:
-        self.below = below
+        self.below: int = below
         self._runs = list(runs)
 
     def __contains__(self, offset: int) -> bool:
@@ -37,7 +37,7 @@ class OffsetSet:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, OffsetSet) and (self.below, self._runs) == (other.below, other._runs)
 
-    __hash__ = None  # type: ignore[assignment]  # it grows
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # it grows
 
     def __repr__(self) -> str:
         return f"OffsetSet({self.below}, {self._runs})"

@@ -6,7 +6,7 @@ Not here: transactions (`handling.transactor`), the producer (`busway.producer`)
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar, Unpack
 
 from busway.admin.admin import NewTopic
@@ -50,6 +50,8 @@ class Sending(ABC):
         self._made: set[str] = set()
         self._producer: Producer | None = None
         self._serdes: Serdes | None = None
+        self._mark: Callable[[str, Headers], Headers] | None = None
+        """Changes the headers of sent records; None without an extension that does."""
 
     @property
     def is_running(self) -> bool:
@@ -110,7 +112,7 @@ class Sending(ABC):
         if (output := current_output.get()) is not None:
             await self._keep(output, record)
         elif (sent := unacknowledged.get()) is not None:
-            future = await self.producer.send_among(record.topic, record.value, record.key)
+            future = await self.producer.send_among(record.topic, record.value, record.key, headers=record.headers)
             if not sent or sent[-1] is not future:
                 sent.append(future)
 
@@ -127,6 +129,8 @@ class Sending(ABC):
         serdes = self.serdes
         if topic.app is not self or not serdes.knows(topic):
             raise self._undeclared(topic)
+        if self._mark is not None:
+            headers = self._mark(topic.name, headers)
         key_bytes, value_bytes = serdes.encode(topic, "key", key), serdes.encode(topic, "value", value)
         return ProducerRecord(topic.name, partition, key_bytes, value_bytes, headers, timestamp_ms)
 

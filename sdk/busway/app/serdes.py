@@ -21,7 +21,7 @@ from busway.types import Record
 if TYPE_CHECKING:
     from busway.serde.registry import RegistryClient
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 PARTS: tuple[Part, Part] = ("key", "value")
 _FIRST_WAIT_S: Final = 0.2
@@ -58,14 +58,20 @@ class Serdes:
         for topic in topics:
             for part in PARTS:
                 try:
-                    serde = self._make(topic, part)
+                    serde = self.make(topic, part)
                 except CannotInfer as problem:
                     raise CannotInfer(f"the {part} of topic {topic.name}: {problem}") from None
                 if not topic.read_only:
                     await serde.prepare(topic.name)
                 self._serdes[topic.name, part] = serde
 
-    def _make(self, topic: Topic[Any, Any], part: Part) -> Serde:
+    def make(self, topic: Topic[Any, Any], part: Part) -> Serde:
+        """Create the serde of a topic's keys or values; nothing is requested or registered.
+
+        Raises:
+            BadDeclaration: a topic in Avro without a registry.
+            CannotInfer: a type has no schema.
+        """
         kind: Any = topic.key if part == "key" else topic.value
         form = topic.format if part == "value" else topic.key_format or _key_format(kind)
         if form == "json":

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from busway.errors import NotRunning
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from busway.net.machine import has_threads
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 THREADS_MAX: Final = 256
 """Concurrent calls of plain functions per app; further ones wait.

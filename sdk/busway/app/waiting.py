@@ -14,7 +14,7 @@ from busway.consumer.consumer import Consumer
 from busway.errors import BuswayError
 from busway.net.clock import APP_TIME
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 WAIT_S: Final = 3.0
 """Seconds before the line; a group that waits for no member assigns partitions sooner."""

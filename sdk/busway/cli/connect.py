@@ -5,7 +5,6 @@ Not here: the worker, an extra.
 """
 
 import asyncio
-import logging
 import os
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from busway.cli.logs import LogFormat, LogLevel, log_to_stderr
 from busway.cli.output import AsJson, write_json
 from busway.cli.starting import overrides, serve
 from busway.extras import need
@@ -44,16 +44,15 @@ def connect(
         bool,
         typer.Option("--insecure", help="Listen beyond this machine without authentication: the network is trusted."),
     ] = False,
+    log_level: LogLevel = "warning",
+    log_format: LogFormat = "text",
     as_json: AsJson = False,
 ) -> None:
     """Start a connector worker with Kafka Connect's REST API; further workers of its group are standbys."""
     need("connect", "busway connect")
     from busway_connect import cli_entry
 
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
-
+    log_to_stderr(log_level, log_format)
     sys.path.append(os.getcwd())  # where plugin.modules may be
 
     async def main() -> None:

@@ -34,7 +34,7 @@ from busway.cli.output import (
 )
 from busway.serde.registry import RegistryClient
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     help="List, show, replay and discard dead letters: records whose handler failed for good.", no_args_is_help=True
 )
 _SHOWN: Final = 20

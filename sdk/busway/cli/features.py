@@ -7,7 +7,7 @@ import typer
 from busway.admin.admin import Admin
 from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, run, show, show_rows
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     help="Describe the cluster's features, and raise, lower and turn off their levels.", no_args_is_help=True
 )
 Levels = Annotated[list[str], typer.Argument(help="FEATURE=LEVEL; several are set together or not at all.")]

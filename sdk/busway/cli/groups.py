@@ -17,7 +17,7 @@ from busway.cli.resets import chosen, duration_ms, moment_ms, planned
 from busway.cli.share_groups import dead_letter_topic, is_share_group, share_group
 from busway.types import TopicPartition
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     help="List, describe, explain, reset and delete consumer groups; list and describe share groups.",
     no_args_is_help=True,
 )

@@ -5,12 +5,12 @@ Not here: publishing (`busway.sql.relay`).
 """
 
 import contextlib
-import logging
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from busway.cli.logs import LogFormat, LogLevel, log_to_stderr
 from busway.cli.output import AsJson, CommandFailed, run, show_rows
 from busway.cli.running import find_app
 from busway.extras import need
@@ -20,7 +20,7 @@ from busway.testable_app import App
 if TYPE_CHECKING:
     from busway.sql import Outbox
 
-app = typer.Typer(help="The transactional outbox of a service.", no_args_is_help=True)
+app: typer.Typer = typer.Typer(help="The transactional outbox of a service.", no_args_is_help=True)
 Target = Annotated[str, typer.Argument(metavar="MODULE:APP", help="The service with the outbox.")]
 
 
@@ -33,9 +33,11 @@ def relay(
             "--bootstrap-servers", "-b", envvar="BUSWAY_BOOTSTRAP_SERVERS", help="Brokers; override the app's."
         ),
     ] = None,
+    log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
 ) -> None:
     """Publish the records of the outbox until Ctrl-C or SIGTERM. Several may run: one publishes, the others are standbys."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    log_to_stderr(log_level, log_format)
     service, outboxes = _find(target)
     if bootstrap is not None:
         service.bootstrap_servers = bootstrap

@@ -6,6 +6,7 @@ Here: shared options, printing, and the mapping of failures to exit codes.
 import asyncio
 import base64
 import json
+import logging
 import math
 import os
 import signal
@@ -16,6 +17,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
+from busway.cli.logs import logs_json
 from busway.errors import BrokerError, BuswayError
 from busway_protocol.errors import ErrorCode
 
@@ -165,7 +167,9 @@ def main_loop(app: Callable[[], object]) -> None:
 
 
 def fail(text: str) -> None:
-    if "--json" in sys.argv:
+    if logs_json():
+        logging.getLogger("busway.cli").error("%s", text)
+    elif "--json" in sys.argv:
         sys.stderr.write(json.dumps({"error": text}, ensure_ascii=False) + "\n")
     else:
         sys.stderr.write(f"busway: {text}\n")

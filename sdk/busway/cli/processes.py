@@ -1,7 +1,7 @@
-"""Worker processes of `busway run`.
+"""Child processes of a command: the workers of `busway run`, the nodes of `busway up`.
 
-Here: starting, stopping and restarting them.
-Not here: their work (`running`).
+Here: starting and ending them, restarting workers.
+Not here: their work (`running`), restarting nodes (`nodes`).
 
 A worker has its own session, so Ctrl-C reaches only the supervisor, which forwards it once. A worker also drains and
 ends when its supervisor dies: it holds the read end of a pipe whose other end only the supervisor has.
@@ -9,14 +9,19 @@ ends when its supervisor dies: it holds the read end of a pipe whose other end o
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import typer
+
+from busway.cli.logs import logs_json
+
+logger = logging.getLogger("busway.cli")
 
 WORKER: Final = "BUSWAY_WORKER"
 """Environment variable of a worker: its number, from 0."""
@@ -27,6 +32,8 @@ STEADY_S: Final = 10.0
 """Uptime after which failures are counted from 1."""
 MAX_FAILURES: Final = 10
 """Limit of consecutive failures; with the waits below reached after about 40 s."""
+_LINE_BYTES_MAX: Final = 1024 * 1024
+"""Longest line of a child's output."""
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 10.0
 
@@ -39,6 +46,7 @@ class Command:
     bootstrap: str | None
     registry_url: str | None
     log_level: str
+    log_format: str = "text"
     wait_s: float = 0.0
     instance: str | None = None
 
@@ -46,6 +54,7 @@ class Command:
     def arguments(self) -> list[str]:
         given = {"--http": self.http, "-b": self.bootstrap, "-r": self.registry_url, "--log-level": self.log_level}
         given["--instance"] = self.instance
+        given["--log-format"] = self.log_format if self.log_format != "text" else None
         options = [part for name, value in given.items() if value is not None for part in (name, value)]
         options += ["--wait", str(self.wait_s)] if self.wait_s else []
         return ["run", self.target, *options, *(["--insecure"] if self.insecure else [])]
@@ -55,8 +64,8 @@ class Stopping:
     """Handler of SIGINT and SIGTERM. The first is forwarded to the children, the second kills them."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        self.number = signal.SIGTERM
+        self.asked: asyncio.Event = asyncio.Event()
+        self.number: signal.Signals = signal.SIGTERM
         self._children: set[asyncio.subprocess.Process] = set()
 
     def __enter__(self) -> "Stopping":
@@ -79,14 +88,24 @@ class Stopping:
         if not self.asked.is_set():
             self._signal(signal.SIGTERM)
 
-    async def run(self, command: Command, parent_pipe: int, worker: int | None = None) -> "Child":
+    async def run(
+        self, arguments: Sequence[str], parent_pipe: int, worker: int | None = None, output: int | None = None
+    ) -> "Child":
+        """Run the `busway` command.
+
+        Args:
+            output: asyncio.subprocess.PIPE gives standard output and errors to the caller.
+        """
         environment = {**os.environ, _LIFELINE: str(parent_pipe)}
         if worker is not None:
             environment[WORKER] = str(worker)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "busway.cli", *command.arguments),
+            *("-m", "busway.cli", *arguments),
             stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=None if output is None else asyncio.subprocess.STDOUT,
+            limit=_LINE_BYTES_MAX,
             env=environment,
             pass_fds=(parent_pipe,),
             start_new_session=True,
@@ -101,6 +120,8 @@ class Child:
     def __init__(self, process: asyncio.subprocess.Process, children: set[asyncio.subprocess.Process]) -> None:
         self._process = process
         self._children = children
+        self.output = process.stdout
+        """Standard output and errors, if the caller has them."""
 
     async def ended(self) -> int:
         code = await self._process.wait()
@@ -165,7 +186,7 @@ async def _keep(command: Command, number: int, stopping: Stopping, pipe: int) ->
     loop = asyncio.get_running_loop()
     while True:
         started_s = loop.time()
-        code = await (await stopping.run(command, pipe, number)).ended()
+        code = await (await stopping.run(command.arguments, pipe, number)).ended()
         if stopping.asked.is_set():
             return 0 if code == 0 else 1
         failures = 1 if loop.time() - started_s >= STEADY_S else failures + 1
@@ -181,7 +202,11 @@ async def _keep(command: Command, number: int, stopping: Stopping, pipe: int) ->
 
 
 def tell(text: str) -> None:
-    typer.echo(f"busway: {text}", err=True)
+    """Write a line to standard error, in the format of logs."""
+    if logs_json():
+        logger.warning("%s", text)
+    else:
+        typer.echo(f"busway: {text}", err=True)
 
 
 def shown(code: int) -> str:

@@ -53,7 +53,7 @@ async def reloading(command: Command, folder: Path) -> int:
         code = 0
         try:
             while not stopping.asked.is_set():
-                child = await stopping.run(command, pipe)
+                child = await stopping.run(command.arguments, pipe)
                 code = await _until_changed(child, changes, asked)
                 if not stopping.asked.is_set():
                     tell(f"reload: {changes.take()} changed")

@@ -31,7 +31,7 @@ from busway.net import garbage
 from busway.serde.registry import RegistryUnreachable
 from busway.testable_app import App
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 _ASK_AGAIN_S: Final = 0.5
 _INSTALLED: Final = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))

@@ -10,7 +10,7 @@ from busway.cli.output import REGISTRY_URL, AsJson, CommandFailed, RegistryUrl, 
 from busway.serde.registry import RegistryClient
 from busway.serde.registry_errors import breaches as readable
 
-app = typer.Typer(help="Register, compare, show and delete schemas.", no_args_is_help=True)
+app: typer.Typer = typer.Typer(help="Register, compare, show and delete schemas.", no_args_is_help=True)
 Subject = Annotated[str, typer.Argument(help="The subject, such as orders-value.")]
 File = Annotated[Path, typer.Argument(help="An Avro schema as JSON.")]
 T = TypeVar("T")

@@ -5,15 +5,20 @@ Not here: the servers, which are extras.
 """
 
 import asyncio
+import contextlib
 import importlib
-import logging
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
+from busway.cli.logs import LogFormat, LogLevel, log_to_stderr
+from busway.cli.nodes import NODES_MAX, check_folder, files_of, prepare, settings_of
+from busway.cli.nodes import running as nodes_running
 from busway.cli.output import AsJson, CommandFailed, write_json
+from busway.cli.processes import end_with_parent
 from busway.cli.starting import overrides, serve
 from busway.extras import need
 from busway.net import garbage
@@ -22,6 +27,8 @@ from busway.net.signals import until_signal
 
 HOME: Final = Path(".busway")
 """Default data folder, shared by all three so that each finds the others' data."""
+LOG_LEVEL: Final = "warning"
+"""Default log level of servers."""
 Data = Annotated[Path, typer.Option("--data", help="Folder for all data.")]
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Listen beyond this machine without authentication: the network is trusted.")
@@ -44,57 +51,106 @@ def up(
         str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve the broker's metrics here.")
     ] = None,
     insecure: Insecure = False,
+    nodes: Annotated[
+        int | None,
+        typer.Option("--nodes", help="Start a cluster of so many brokers, each in a process, on ports from --port on."),
+    ] = None,
+    log_level: LogLevel = LOG_LEVEL,
+    log_format: LogFormat = "text",
     as_json: AsJson = False,
 ) -> None:
-    """Start a broker and a schema registry; Ctrl-C stops them."""
+    """Start a broker, or several, and a schema registry; Ctrl-C stops them."""
     begun = OS.monotonic_s()
     need("registry", "busway up")
+    if nodes is not None and not 1 <= nodes <= NODES_MAX:
+        raise CommandFailed(f"--nodes {nodes}: give a number from 1 to {NODES_MAX}")
+    if nodes is not None and metrics is not None:
+        raise CommandFailed(
+            "--metrics is one address, and --nodes starts several brokers; give each its own metrics.listener with busway broker"
+        )
     from busway_bus import cli_entry as bus
 
-    _log_to_stderr()
+    log_to_stderr(log_level, log_format)
 
     async def main() -> None:
         make_home(data)
-        config = bus.BrokerConfig.from_properties(
-            {
-                "listeners": f"PLAINTEXT://{host}:{port}",
-                "log.dirs": str(data / "broker"),
-                # For development: no wait for further members when the first joins.
-                "group.initial.rebalance.delay.ms": "0",
-                **overrides(override),
-                **({"metrics.listener": metrics} if metrics is not None else {}),
-                **({"busway.insecure": "true"} if insecure else {}),
-            }
+        check_folder(data, nodes)
+        # For development: no wait for further members when the first joins.
+        settings = {"group.initial.rebalance.delay.ms": "0", **overrides(override)}
+        if metrics is not None:
+            settings["metrics.listener"] = metrics
+        if insecure:
+            settings["busway.insecure"] = "true"
+        brokers = (
+            _broker(bus, data, {"listeners": f"PLAINTEXT://{host}:{port}", **settings})
+            if nodes is None
+            else _brokers(bus, data, nodes, host=host, port=port, settings=settings, log=(log_level, log_format))
         )
-        node = bus.Node(config)
-        await node.start()
-        stopped = until_signal(node.failed)  # before the address is printed: a reader may send a signal at once
-        try:
+        async with brokers as (bootstrap_servers, stopped):
             if not as_json:
-                _tell(f"broker    {node.bootstrap_servers}    up in {_ms(begun)}")
+                _tell(f"{'broker' if nodes is None else 'brokers'}    {bootstrap_servers}    up in {_ms(begun)}")
             # In a thread: loading the registry's libraries takes longer than the broker's start.
             cli_entry = await asyncio.to_thread(importlib.import_module, "busway_registry.cli_entry")
             database = f"sqlite+aiosqlite:///{data / 'registry.db'}"
-            settings = cli_entry.RegistryConfig(host=host, port=registry_port, database=database, insecure=insecure)
-            async with cli_entry.RegistryServer(settings) as registry_server:
+            registry_settings = cli_entry.RegistryConfig(
+                host=host, port=registry_port, database=database, insecure=insecure
+            )
+            async with cli_entry.RegistryServer(registry_settings) as registry_server:
                 garbage.settle(garbage.BROKER)
                 if as_json:
                     facts = {"schema_registry": registry_server.url, "data": str(data)}
-                    write_json({"bootstrap_servers": node.bootstrap_servers, **facts})
+                    write_json({"bootstrap_servers": bootstrap_servers, **facts})
                     sys.stdout.flush()
                 else:
                     _tell(f"registry  {registry_server.url}    up in {_ms(begun)}\ndata      {data.absolute()}\n")
-                    _tell(_hint(node.bootstrap_servers))
+                    _tell(_hint(bootstrap_servers))
                 await stopped
-        finally:
-            stopped.cancel()
-            await node.stop()
-        if node.failed.is_set():
-            raise CommandFailed(f"the disk under {data} failed; see the log above")
         if not as_json:
             _tell("stopped; everything is on disk")
 
     serve(bus.run, main, bus.CANNOT_START)
+
+
+@contextlib.asynccontextmanager
+async def _broker(bus: Any, data: Path, settings: dict[str, str]) -> AsyncIterator[tuple[str, "asyncio.Future[Any]"]]:
+    """Run one broker in this process; yield its address, and a future of the end."""
+    node = bus.Node(bus.BrokerConfig.from_properties({"log.dirs": str(data / "broker"), **settings}))
+    await node.start()
+    stopped = until_signal(node.failed)  # before the address is printed: a reader may send a signal at once
+    try:
+        yield node.bootstrap_servers, stopped
+    finally:
+        stopped.cancel()
+        await node.stop()
+    if node.failed.is_set():
+        raise CommandFailed(f"the disk under {data} failed; see the log above")
+
+
+@contextlib.asynccontextmanager
+async def _brokers(
+    bus: Any, data: Path, count: int, *, host: str, port: int, settings: dict[str, str], log: tuple[str, str]
+) -> AsyncIterator[tuple[str, "asyncio.Future[Any]"]]:
+    """Run the brokers of a cluster; yield their addresses, and a future of the end."""
+    files = files_of(data, count)
+    held = [bus.HeldPort() for _ in range(count if port == 0 else 0)]
+    held_for_controllers = [bus.HeldPort() for _ in files]
+    try:
+        prepare(
+            bus,
+            files,
+            settings_of(
+                files,
+                host=host,
+                ports=[each.number for each in held] or list(range(port, port + count)),
+                controller_ports=[each.number for each in held_for_controllers],
+                overrides=settings,
+            ),
+        )
+        async with nodes_running(files, log_level=log[0], log_format=log[1]) as started:
+            yield started.bootstrap_servers, asyncio.ensure_future(started.stopping.asked.wait())
+    finally:
+        for each in (*held, *held_for_controllers):
+            each.release()
 
 
 def make_home(folder: Path, remedy: str = "--data FOLDER takes another one") -> None:
@@ -139,12 +195,14 @@ def broker(
     override: Override = None,
     data: Annotated[Path | None, typer.Option("--data", help="Data directory: the setting log.dirs.")] = None,
     insecure: Insecure = False,
+    log_level: LogLevel = LOG_LEVEL,
+    log_format: LogFormat = "text",
     as_json: AsJson = False,
 ) -> None:
     """Start a broker with Kafka's settings; a new data directory is formatted automatically."""
     from busway_bus import cli_entry as bus
 
-    _log_to_stderr()
+    log_to_stderr(log_level, log_format)
 
     def started(node: Any) -> None:
         if as_json:
@@ -164,7 +222,8 @@ def broker(
             properties["log.dirs"] = str(HOME / "broker")
         if insecure:
             properties["busway.insecure"] = "true"
-        await bus.serve(bus.BrokerConfig.from_properties(properties), started)
+        with end_with_parent():
+            await bus.serve(bus.BrokerConfig.from_properties(properties), started)
 
     serve(bus.run, main, bus.CANNOT_START)
 
@@ -179,6 +238,8 @@ def registry(
         str, typer.Option("--compatibility", help="Compatibility level of subjects without one.")
     ] = "BACKWARD",
     insecure: Insecure = False,
+    log_level: LogLevel = LOG_LEVEL,
+    log_format: LogFormat = "text",
     as_json: AsJson = False,
 ) -> None:
     """Start a schema registry with Confluent's REST API; its default database is that of `busway up` in ./.busway."""
@@ -188,7 +249,7 @@ def registry(
     if not database:
         make_home(HOME, "--database URL keeps it elsewhere")
         database = f"sqlite+aiosqlite:///{HOME / 'registry.db'}"
-    _log_to_stderr()
+    log_to_stderr(log_level, log_format)
 
     async def main() -> None:
         settings = package.RegistryConfig(
@@ -209,9 +270,3 @@ def registry(
             await stopped
 
     serve(package.run, main, package.CANNOT_START)
-
-
-def _log_to_stderr() -> None:
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )

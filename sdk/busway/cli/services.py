@@ -5,7 +5,6 @@ Not here: running an app here (`running`) and in other processes (`processes`, `
 """
 
 import asyncio
-import logging
 import math
 import os
 import re
@@ -17,8 +16,9 @@ import typer
 
 import busway
 from busway.app.model.topic import BadDeclaration
+from busway.cli.logs import LogFormat, LogLevel, log_to_stderr
 from busway.cli.output import CommandFailed
-from busway.cli.processes import CANNOT_START, WORKER, Command, supervise
+from busway.cli.processes import CANNOT_START, WORKER, Command, supervise, tell
 from busway.cli.running import find_app, make_static, run_app, serve_http
 from busway.errors import BrokerError
 from busway.extras import need
@@ -81,11 +81,11 @@ def run(
             "a NAME of its own that stays the same when it starts again, such as the host's name, but not one that changes with each container.",
         ),
     ] = None,
-    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
+    log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
 ) -> None:
     """Run a service until Ctrl-C or SIGTERM; then drain its handlers, commit and leave the group."""
-    if log_level.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
-        raise CommandFailed(f"--log-level {log_level}: give debug, info, warning or error")
+    log_to_stderr(log_level, log_format, os.environ.get(WORKER))
     if not 1 <= workers <= MAX_WORKERS:
         raise CommandFailed(f"--workers {workers}: give a number from 1 to {MAX_WORKERS}")
     if not 0 <= wait_s < math.inf:
@@ -103,6 +103,7 @@ def run(
         bootstrap=bootstrap,
         registry_url=registry_url,
         log_level=log_level,
+        log_format=log_format,
         wait_s=wait_s,
         instance=instance,
     )
@@ -110,7 +111,6 @@ def run(
         raise typer.Exit(asyncio.run(_reloading(command)))
     if workers > 1:
         raise typer.Exit(asyncio.run(supervise(command, workers)))
-    _log_to_stderr(log_level)
     try:
         _run_here(command)
     except BrokerError as problem:
@@ -118,13 +118,13 @@ def run(
             raise
         # No restart: two processes of one name would fence each other for ever.
         other = f"another process runs with --instance {command.instance}; give each a name of its own"
-        typer.echo(f"busway: {problem}: {other}", err=True)
+        tell(f"{problem}: {other}")
         raise typer.Exit(CANNOT_START if WORKER in os.environ else 1) from None
     except (CommandFailed, BadDeclaration) as problem:
         if WORKER not in os.environ:
             raise
         # Tells the supervisor that a restart would fail, too.
-        typer.echo(f"busway: {problem}", err=True)
+        tell(str(problem))
         raise typer.Exit(CANNOT_START) from None
 
 
@@ -133,15 +133,6 @@ async def _reloading(command: Command) -> int:
     from busway.cli.reload import reloading
 
     return await reloading(command, Path.cwd())
-
-
-def _log_to_stderr(level: str) -> None:
-    worker = f" worker {os.environ[WORKER]}" if WORKER in os.environ else ""
-    logging.basicConfig(
-        level=level.upper(), format=f"%(asctime)s{worker} %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
-    for chatty in ("httpx2", "uvicorn"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
 def _run_here(command: Command) -> None:

@@ -12,14 +12,14 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from busway.cli.output import CommandFailed
 from busway.extras import need
 
-CONTEXT: Final = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+CONTEXT: Final[dict[str, Any]] = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 """Passes all arguments to the job, including --help."""
 
 

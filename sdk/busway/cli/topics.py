@@ -8,7 +8,7 @@ from busway.admin.admin import Admin, NewTopic
 from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, Yes, confirm, note, run, show, show_rows
 from busway.types import TopicPartition
 
-app = typer.Typer(help="List, create, describe, change and delete topics.", no_args_is_help=True)
+app: typer.Typer = typer.Typer(help="List, create, describe, change and delete topics.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="The topic.")]
 Config = Annotated[list[str] | None, typer.Option("--config", "-c", help="name=value by Kafka's names; repeatable.")]
 _EARLIEST, _LATEST = -2, -1

@@ -9,7 +9,7 @@ from busway.admin.transactions import HANGING_AFTER_MS, HangingTransaction
 from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, run, show, show_rows
 from busway.types import TopicPartition
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     help="List, describe and abort transactions, and find those that no coordinator ends.", no_args_is_help=True
 )
 Topic = Annotated[str | None, typer.Option("--topic", "-t", help="Only in this topic; by default in all topics.")]

@@ -23,7 +23,7 @@ from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.groups_classic import FindCoordinatorRequest, FindCoordinatorResponse
 from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
-logger = logging.getLogger("busway.cluster")
+logger: logging.Logger = logging.getLogger("busway.cluster")
 
 METADATA_MAX_AGE_S: Final = 300.0
 """Maximum age of metadata; Kafka's metadata.max.age.ms."""
@@ -85,7 +85,7 @@ class ClusterClient:
         self._refreshing = asyncio.Lock()
         self._refreshed_at = 0.0
         self._aborted = False
-        self.metadata = ClusterMetadata()
+        self.metadata: ClusterMetadata = ClusterMetadata()
         self.topics: set[str] = set()
 
     @property

@@ -51,7 +51,7 @@ class CommitOrder:
     """Commits of one member. `turn` is held during a request, so that requests arrive in the order of the calls."""
 
     def __init__(self) -> None:
-        self.turn = asyncio.Lock()
+        self.turn: asyncio.Lock = asyncio.Lock()
         self._newest: dict[TopicPartition, Commit] = {}
 
     def under_way(self, partitions: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:

@@ -26,7 +26,7 @@ from busway.options import ConsumerOptions, options_from
 from busway.security.choosing import taken
 from busway.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition
 
-logger = logging.getLogger("busway.consumer")
+logger: logging.Logger = logging.getLogger("busway.consumer")
 
 _LAST_COMMIT_S: Final = 5.0
 """Timeout of the commit before `stop` or `assign`, seconds. Uncommitted records are read again."""
@@ -51,7 +51,7 @@ class Consumer(Positions):
         **options: Any,
     ) -> None:
         security, options = taken(options)
-        self.options = options_from(ConsumerOptions, options)
+        self.options: ConsumerOptions = options_from(ConsumerOptions, options)
 
         def connect() -> ClusterClient:
             return ClusterClient(

@@ -14,7 +14,7 @@ from busway.net.clock import REAL_TIME
 from busway_protocol.apis import ApiKey
 from busway_protocol.messages.groups_classic import LeaveGroupRequest, MemberIdentity
 
-logger = logging.getLogger("busway.consumer")
+logger: logging.Logger = logging.getLogger("busway.consumer")
 
 LEAVE_S: Final = 3.0
 """Timeout of leaving, seconds. Leaving only saves the group the session timeout."""

@@ -26,7 +26,7 @@ from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.fetch import FetchResponse, PartitionData
 from busway_protocol.types import ZERO_UUID
 
-logger = logging.getLogger("busway.consumer")
+logger: logging.Logger = logging.getLogger("busway.consumer")
 
 NAMES_UNTIL: Final = 12
 """Last Fetch version with topic names. Topic ids prevent reading a new topic of the same name."""
@@ -51,7 +51,7 @@ class Fetcher:
     ) -> None:
         self._cluster = cluster
         self._options = options
-        self.look_ups = OffsetLookup(cluster, options)
+        self.look_ups: OffsetLookup = OffsetLookup(cluster, options)
         self._placing = PositionResolver(self.look_ups, options, committed)
         self.assigned: dict[TopicPartition, FetchPosition] = {}
         self._wake = asyncio.Event()

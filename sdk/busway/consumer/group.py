@@ -30,7 +30,7 @@ from busway.options import ConsumerOptions
 from busway.types import GroupMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
 
-logger = logging.getLogger("busway.consumer")
+logger: logging.Logger = logging.getLogger("busway.consumer")
 
 _SHOWN: Final = 20
 
@@ -75,7 +75,7 @@ class GroupMember(ABC):
         self._coordinator = Coordinator(cluster, self._group)
         self._settled = asyncio.Event()
         self._settled.set()
-        self.offsets = GroupOffsets(
+        self.offsets: GroupOffsets = GroupOffsets(
             self._coordinator,
             membership,
             self._settled,

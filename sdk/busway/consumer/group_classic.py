@@ -30,7 +30,7 @@ from busway_protocol.messages.groups_classic import (
     SyncGroupResponse,
 )
 
-logger = logging.getLogger("busway.consumer")
+logger: logging.Logger = logging.getLogger("busway.consumer")
 
 _JOIN_EXTRA_S: Final = 5.0
 _ENDED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})

@@ -34,7 +34,7 @@ from busway.options import ConsumerOptions
 from busway.types import TopicPartition
 from busway_protocol.errors import ErrorCode
 
-logger = logging.getLogger("busway.consumer")
+logger: logging.Logger = logging.getLogger("busway.consumer")
 
 _ENDED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 _NOT_SERVED: Final = frozenset(
@@ -220,7 +220,8 @@ class ModernMember(GroupMember):
             logger.warning("group %s: the session of %s is over: %s", self._group, self._identity.member_id, problem)
         elif error.code in _NOT_SERVED:
             remedy = "its coordinator does not balance it: to be a member of it, say group_protocol='classic'"
-            self.problem = BrokerError(error.code, f"group {self._group}", f"{error.text}; {remedy}")
+            problem = BrokerError(error.code, f"group {self._group}", f"{error.text}; {remedy}")
+            self.problem: Exception | None = problem
         else:
             self.problem = problem
 

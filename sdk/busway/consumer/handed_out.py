@@ -90,7 +90,7 @@ class HandedOut:
         self._handed: dict[TopicPartition, _Handed] = {}
         self._refused: set[TopicPartition] = set()
         self._member: GroupMetadata | None = None
-        self.in_transaction = False
+        self.in_transaction: bool = False
         self._taken: dict[TopicPartition, _Handed] = {}
         self._places: dict[TopicPartition, OffsetAndMetadata] = {}
 

@@ -20,7 +20,7 @@ from busway.options import ConsumerOptions
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.groups_classic import HeartbeatRequest
 
-logger = logging.getLogger("busway.consumer")
+logger: logging.Logger = logging.getLogger("busway.consumer")
 
 _TRIES_IN_SESSION: Final = 3
 """Requests time out after this fraction of the session timeout, so that another connection can be tried."""

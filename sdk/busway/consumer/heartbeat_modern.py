@@ -27,7 +27,7 @@ from busway.errors import BuswayError, NotRunning
 from busway.net.clock import REAL_TIME
 from busway_protocol.errors import ErrorCode
 
-logger = logging.getLogger("busway.consumer")
+logger: logging.Logger = logging.getLogger("busway.consumer")
 
 _UNRELEASED_S: Final = 1.0
 """Retry interval while the session of a killed static member is open; a new member must wait for its end."""

@@ -74,7 +74,7 @@ class HeartbeatThread:
     """
 
     def __init__(self, coordinator: Coordinator, connect: Callable[[], ClusterClient]) -> None:
-        self.reader = PollTracker()
+        self.reader: PollTracker = PollTracker()
         self._group = coordinator.group
         self._connect = connect
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -68,7 +68,9 @@ class ClassicMembership(Membership):
         return [JoinGroupRequestProtocol(name=name, metadata=data) for name in self.offered]
 
     def joined(self, member_id: str, generation: int, protocol: str) -> None:
-        self.member_id, self.generation, self.protocol = member_id, generation, protocol
+        self.member_id: str = member_id
+        self.generation: int = generation
+        self.protocol = protocol
 
     def wanted_topics(self, members: Sequence[JoinGroupResponseMember]) -> set[str]:
         return {topic for member in members for topic in decode_subscription(member.metadata).topics}

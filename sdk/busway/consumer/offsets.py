@@ -62,14 +62,19 @@ class GroupOffsets:
         self._order = CommitOrder()
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return committed offsets; partitions without one are left out."""
+        """Return committed offsets, with retries; partitions without one are left out.
+
+        ConnectionFailed, RequestTimedOut, BrokerError: after the request timeout.
+        """
         asked = list(partitions)
         timer = RetryTimer(self._coordinator.backoff(), self._timeout_s)
         while True:
             try:
                 return await self._committed_now(asked)
+            except (ConnectionFailed, RequestTimedOut) as problem:
+                await timer.sleep_or_raise(problem)
             except BrokerError as problem:
-                if problem.code not in _UNDECIDED:
+                if problem.code not in _UNDECIDED and problem.code not in PASSING:
                     raise
                 await timer.sleep_or_raise(problem)
 

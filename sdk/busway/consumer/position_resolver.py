@@ -14,7 +14,7 @@ from busway.options import ConsumerOptions
 from busway.types import TopicPartition
 from busway_protocol.errors import ErrorCode
 
-logger = logging.getLogger("busway.consumer")
+logger: logging.Logger = logging.getLogger("busway.consumer")
 
 RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
 

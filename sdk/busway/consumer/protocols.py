@@ -15,7 +15,7 @@ from busway.errors import UnsupportedByBroker
 from busway.options import USUAL_STRATEGIES, ConsumerOptions
 from busway_protocol.apis import ApiKey
 
-logger = logging.getLogger("busway.consumer")
+logger: logging.Logger = logging.getLogger("busway.consumer")
 
 _FEATURE: Final = "group.version"
 _CLIENT_MADE_IDS: Final = 1

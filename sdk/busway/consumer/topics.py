@@ -16,7 +16,7 @@ from busway.errors import BuswayError
 from busway.net.clock import REAL_TIME
 from busway.types import TopicPartition
 
-logger = logging.getLogger("busway.consumer")
+logger: logging.Logger = logging.getLogger("busway.consumer")
 
 _MADE_WITHIN_S: Final = 0.3
 """Time for brokers to create a requested topic; a warning after it names the missing ones."""

@@ -82,7 +82,7 @@ class Connection:
     def __init__(
         self, host: str, port: int, *, client_id: str, timeout_s: float, security: ClientSecurity | None = None
     ) -> None:
-        self.name = f"{host}:{port}"
+        self.name: str = f"{host}:{port}"
         self._host, self._port = host, port
         self._client_id = client_id
         self._timeout_s = timeout_s
@@ -106,6 +106,12 @@ class Connection:
     @property
     def problem(self) -> BaseException | None:
         return self._problem
+
+    @property
+    def certificate_ends_s(self) -> float | None:
+        """End of the broker's certificate in seconds since 1970; None without TLS."""
+        certificate = None if self._transport is None else self._transport.get_extra_info("peercert")
+        return ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else None
 
     @property
     def waiting(self) -> int:

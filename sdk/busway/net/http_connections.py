@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-logger = logging.getLogger("busway.http")
+logger: logging.Logger = logging.getLogger("busway.http")
 
 _DISCARDED_BYTES: Final = 64 * 1024 * 1024
 """Bytes a client may still send after an early response: closed sooner, it would not read the response."""
@@ -45,10 +45,11 @@ class Connection(H11Protocol):
         self._patience = patience
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.quiet_since = self.unread_since = self.loop.time()
-        self.begun = False
-        self.received = 0
-        self.unread = 0
+        self.quiet_since: float = self.loop.time()
+        self.unread_since: float = self.quiet_since
+        self.begun: bool = False
+        self.received: int = 0
+        self.unread: int = 0
         super().connection_made(transport)  # type: ignore[arg-type]
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
         _make_room(self.connections, self, self._patience.connections)

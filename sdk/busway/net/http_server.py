@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +20,7 @@ from busway.net.listening import CannotListen
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-logger = logging.getLogger("busway.http")
+logger: logging.Logger = logging.getLogger("busway.http")
 
 GRACE_S: Final = 5.0
 """Time for running requests to end when the server stops; streams end at once."""
@@ -40,8 +40,10 @@ _ARRIVAL_TURNS: Final = 8
 @contextlib.asynccontextmanager
 async def serving(
     asgi: "ASGIApp", bound: socket.socket, *, grace_s: float = GRACE_S, patience: Patience = PATIENCE
-) -> AsyncIterator[None]:
+) -> AsyncIterator[Callable[[], int]]:
     """Serve an ASGI application, with its lifespan, while the block runs.
+
+    Yields a function that counts open connections.
 
     At the end, received requests are answered, then connections end and the socket is closed.
 
@@ -61,7 +63,7 @@ async def serving(
         if running.done():
             running.result()
             raise CannotListen("the HTTP server ended before it served")
-        yield
+        yield lambda: len(server.server_state.connections)
     finally:
         ready.cancel()
         server.stop()

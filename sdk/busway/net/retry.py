@@ -38,7 +38,7 @@ class RetryTimer:
 
     def __init__(self, backoff: Backoff, timeout_s: float) -> None:
         self._backoff = backoff
-        self.deadline = REAL_TIME.now_s() + timeout_s
+        self.deadline: float = REAL_TIME.now_s() + timeout_s
 
     @property
     def is_expired(self) -> bool:

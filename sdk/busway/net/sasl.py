@@ -9,13 +9,12 @@ import inspect
 import secrets  # noqa: TID251 - a nonce that cannot be guessed; simulated machines have no SASL
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from busway.errors import AuthenticationFailed, BuswayError
 from busway.net.clock import REAL_TIME
 from busway.net.tls import TlsContext
 from busway.security.mechanisms import Exchange, MechanismFailed, OAuthBearer, Plain
-from busway.security.oauth import Token, request_token
 from busway.security.options import SecurityOptions
 from busway.security.scram import Scram
 from busway_protocol.errors import ErrorCode, error_for
@@ -25,6 +24,9 @@ from busway_protocol.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+
+if TYPE_CHECKING:
+    from busway.security.oauth import Token
 
 Ask = Callable[[Any], Awaitable[Any]]
 """Sends a request on the connection and returns its response."""
@@ -78,6 +80,10 @@ class ClientSecurity:
         if provider is not None:
             return await _provided(provider)
         if self._token is None or REAL_TIME.now_s() >= self._token_until_s:
+            from busway.security.oauth import (
+                request_token,
+            )  # it loads an HTTP client, which most connections do not need
+
             self._token = await asyncio.get_running_loop().run_in_executor(None, request_token, self.options)
             self._token_until_s = REAL_TIME.now_s() + self._token.usable_s
         return self._token.value

@@ -12,7 +12,7 @@ from typing import Final
 from busway.errors import AuthenticationFailed, BuswayError, ConnectionFailed
 from busway.security.options import SecurityOptions
 
-logger = logging.getLogger("busway.net")
+logger: logging.Logger = logging.getLogger("busway.net")
 
 _EXPIRED, _NOT_YET_VALID = 10, 9
 _WRONG_NAMES: Final = frozenset({62, 64})

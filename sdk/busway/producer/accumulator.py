@@ -105,7 +105,7 @@ class Accumulator:
         self._compression = compression
         self._transactional = transactional
         self._queues: dict[Partition, _Queue] = {}
-        self.buffered = 0
+        self.buffered: int = 0
         self.flushing = 0
 
     def append(  # noqa: PLR0917 - called for every record: keyword arguments would cost a tenth of its time

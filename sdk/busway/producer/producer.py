@@ -27,7 +27,7 @@ from busway_protocol.records.builder import NO_HEADERS, Headers, encode_headers
 if TYPE_CHECKING:
     from busway.consumer.consumer import Consumer
 
-logger = logging.getLogger("busway.producer")
+logger: logging.Logger = logging.getLogger("busway.producer")
 
 KeyValueHeaders: TypeAlias = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
@@ -44,7 +44,7 @@ class Producer:
         self, bootstrap_servers: Addresses = "localhost:9092", *, client_id: str = "busway", **options: Any
     ) -> None:
         security, options = taken(options)
-        self.options = options_from(ProducerOptions, options)
+        self.options: ProducerOptions = options_from(ProducerOptions, options)
         timeout_s = self.options.request_timeout_ms / 1000
         self._cluster = ClusterClient(
             bootstrap_servers, client_id=client_id, request_timeout_s=timeout_s, create_topics=True, security=security

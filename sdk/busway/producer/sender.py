@@ -34,7 +34,7 @@ from busway_protocol.messages.produce import (
 )
 from busway_protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 
-logger = logging.getLogger("busway.producer")
+logger: logging.Logger = logging.getLogger("busway.producer")
 
 NAMES_UNTIL: Final = 12
 """Last Produce version with topic names, which also find a recreated topic."""

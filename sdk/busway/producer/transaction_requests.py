@@ -37,7 +37,7 @@ from busway_protocol.messages.transactions import (
     TxnOffsetCommitRequestTopic,
 )
 
-logger = logging.getLogger("busway.producer")
+logger: logging.Logger = logging.getLogger("busway.producer")
 
 SOON_S: Final = 0.02
 """Delay after CONCURRENT_TRANSACTIONS: the previous transaction usually ends within milliseconds."""

@@ -21,7 +21,7 @@ from busway.producer.transaction_state import Event, State, after
 from busway.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode
 
-logger = logging.getLogger("busway.producer")
+logger: logging.Logger = logging.getLogger("busway.producer")
 Partition = tuple[str, int]
 
 
@@ -58,8 +58,8 @@ class Transactions:
         self._outgoing = outgoing
         self._state = State.NEW
         self.identity: Identity = NOBODY
-        self.implicit = False
-        self.number = 0
+        self.implicit: bool = False
+        self.number: int = 0
         self._partitions: set[Partition] = set()
         self._groups: set[str] = set()
         self._input: Input | None = None

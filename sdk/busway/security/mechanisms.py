@@ -41,7 +41,7 @@ class Plain:
         if "\0" in username or "\0" in password:
             raise MechanismFailed("a user name or password of PLAIN cannot have a zero byte")
         self._message = b"\0" + username.encode() + b"\0" + password.encode()
-        self.complete = False
+        self.complete: bool = False
 
     def step(self, challenge: bytes) -> bytes | None:
         if self.complete:
@@ -59,7 +59,7 @@ class OAuthBearer:
         self._message = f"n,,\x01auth=Bearer {token}\x01\x01".encode()
         self._begun = False
         self._refusal: str | None = None
-        self.complete = False
+        self.complete: bool = False
 
     def step(self, challenge: bytes) -> bytes | None:
         """See `Exchange.step`; a refusal is answered once, then the server ends the exchange (RFC 7628, 3.2.3)."""

@@ -1,6 +1,6 @@
 """Security options from properties files of Java clients and from environment variables.
 
-Here: `options_from_properties`, pure, for the text of a file; `options_from_environment`.
+Here: `options_from_properties`, pure, for the text of a file; `options_of` for its properties; `options_from_environment`.
 Not here: the options (`options`), reading certificates (`tls`).
 """
 
@@ -47,10 +47,24 @@ def options_from_properties(text: str, source: str) -> SecurityOptions | None:
         BadProperties: a property is unknown here or invalid.
     """
     try:
-        given = _options(parsed(text))
-        return SecurityOptions(**given) if given else None
+        return options_of(parsed(text))
     except ValueError as problem:
         raise BadProperties(f"{source}: {problem}") from None
+
+
+def options_of(properties: Mapping[str, str]) -> SecurityOptions | None:
+    """Read the security of a client's properties, under the names of Java's clients; None if there is none.
+
+    Raises:
+        ValueError: a property is unknown here or invalid; the text has no value of a secret.
+    """
+    given = _options(properties)
+    return SecurityOptions(**given) if given else None
+
+
+def is_security(name: str) -> bool:
+    """Whether a property of a Java client is about its security."""
+    return name == "security.protocol" or name.startswith(("sasl.", "ssl."))
 
 
 def options_from_environment(environment: Mapping[str, str]) -> SecurityOptions | None:

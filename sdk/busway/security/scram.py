@@ -38,7 +38,7 @@ class Scram:
         self._first = f"n={name},r={nonce}"
         self._signature: bytes | None = None
         self._begun = False
-        self.complete = False
+        self.complete: bool = False
 
     def step(self, challenge: bytes) -> bytes | None:
         """Return the next message; None after the server has proved that it knows the password.

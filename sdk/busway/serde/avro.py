@@ -51,7 +51,7 @@ class AvroCodec(Generic[T]):
             assert inferred is not None
             schema = inferred.schema
         self.schema: AvroSchema = schema
-        self.schema_text = json.dumps(self.schema, ensure_ascii=False, separators=(",", ":"))
+        self.schema_text: str = json.dumps(self.schema, ensure_ascii=False, separators=(",", ":"))
         self._parsed = fastavro.parse_schema(json.loads(self.schema_text))
         self._reader = fastavro.parse_schema(json.loads(self.schema_text))
         self._out: Convert | None = None

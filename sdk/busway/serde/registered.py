@@ -34,19 +34,30 @@ class RegisteredAvro:
         self._codec: AvroCodec[Any] = AvroCodec(kind)
         self._part: Part = part
         self._naming = naming
-        self._register = register
+        self.registers = register
         self._prefix: bytes | None = None
         self._unknown: dict[int, float] = {}
         self._known: dict[bytes, int] = {}
 
+    @property
+    def name(self) -> str:
+        """Full name of the record, or name of the type."""
+        return self._codec.name
+
+    @property
+    def schema_text(self) -> str:
+        return self._codec.schema_text
+
+    def subject(self, topic: str) -> str:
+        return self._naming(topic, self._part, self._codec.name)
+
     async def prepare(self, topic: str) -> None:
-        subject = self._naming(topic, self._part, self._codec.name)
-        schema_id = await self._id(subject)
+        schema_id = await self._id(self.subject(topic))
         self._codec.add_writer(schema_id, self._codec.schema_text)
         self._prefix = frame(schema_id)
 
     async def _id(self, subject: str) -> int:
-        if self._register:
+        if self.registers:
             return await self._registry.register(subject, self._codec.schema_text)
         answer = await self._registry.request(
             "POST", f"/subjects/{quote(subject, safe='')}", {"schema": self._codec.schema_text}

@@ -8,6 +8,7 @@ import asyncio
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _ATTEMPTS: Final = 4
 _FIRST_WAIT_S: Final = 0.1
+_NOT_THERE: Final = frozenset({40401, 40402, 40403})
+"""No such subject, version, schema."""
 _TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
 MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 
@@ -66,7 +69,7 @@ class RegistryClient:
             )
         self._address = url.rstrip("/")
         scheme, _, rest = self._address.rpartition("://")
-        self.url = f"{scheme}://{rest.rpartition('@')[2]}"
+        self.url: str = f"{scheme}://{rest.rpartition('@')[2]}"
         """Address without credentials, for error messages."""
         self._security = security or registry_security()
         self._timeout_s = timeout_s
@@ -140,6 +143,16 @@ class RegistryClient:
             schema_type=answer.get("schemaType", "AVRO"),
         )
 
+    async def lookup(self, subject: str, schema: str) -> int | None:
+        """Return the id of an Avro schema in a subject, registering nothing; None if it is not there."""
+        try:
+            answer = await self.request("POST", f"/subjects/{quote(subject, safe='')}", {"schema": schema})
+        except RegistryRefused as problem:
+            if problem.code in _NOT_THERE:
+                return None
+            raise
+        return id_in(self.url, answer)
+
     async def check(self, subject: str, schema: str, *, schema_type: str = "AVRO") -> list[str]:
         """Return the breaches of compatibility; empty if compatible."""
         path = f"/compatibility/subjects/{quote(subject, safe='')}/versions?verbose=true"
@@ -198,6 +211,21 @@ class RegistryClient:
             RegistryRefused: the answer is an error.
             RegistryUnreachable: no answer after 4 attempts, or the files of TLS cannot be used.
         """
+        return _content(self.url, await self._answer(method, path, body))
+
+    async def date_ms(self) -> int | None:
+        """Return the server's time of its Date header, in ms since 1970, rounded down to a second; None without one.
+
+        Raises:
+            RegistryUnreachable: as for `request`.
+        """
+        date = (await self._answer("GET", "/")).headers.get("Date")
+        try:
+            return None if date is None else int(parsedate_to_datetime(date).timestamp() * 1000)
+        except ValueError:
+            return None
+
+    async def _answer(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> "httpx2.Response":
         import httpx2  # loads in 0.1 s, and not every program needs it
 
         http = self._http or await self._connected()
@@ -215,7 +243,7 @@ class RegistryClient:
                     ) from None
             else:
                 if answer.status_code not in _TRY_AGAIN or attempt == _ATTEMPTS:
-                    return _content(self.url, answer)
+                    return answer
             await REAL_TIME.sleep(backoff.next())
         raise AssertionError("the last attempt returns or raises")
 

@@ -20,7 +20,7 @@ from busway.share.fetcher import ShareFetcher
 from busway.share.membership import ShareMember
 from busway.types import Record, TopicPartition
 
-logger = logging.getLogger("busway.share")
+logger: logging.Logger = logging.getLogger("busway.share")
 
 Acknowledge: TypeAlias = Literal["accept", "release", "reject", "renew"]
 _KINDS: Final[dict[str, int]] = {"accept": ACCEPT, "release": RELEASE, "reject": REJECT, "renew": RENEW}
@@ -51,7 +51,7 @@ class ShareConsumer:
         if not topics:
             raise ValueError("a share consumer takes the records of at least one topic: name it")
         security, options = taken(options)
-        self.options = options_from(ShareConsumerOptions, {"group_id": group_id, **options})
+        self.options: ShareConsumerOptions = options_from(ShareConsumerOptions, {"group_id": group_id, **options})
         self._wanted = frozenset(topics)
         self._cluster = ClusterClient(
             bootstrap_servers,

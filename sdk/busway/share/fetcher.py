@@ -30,7 +30,7 @@ from busway.share.session import Id
 from busway.types import Record, TopicPartition
 from busway_protocol.errors import ErrorCode
 
-logger = logging.getLogger("busway.share")
+logger: logging.Logger = logging.getLogger("busway.share")
 
 _RETRY_S: Final = 0.1
 _FULL_S: Final = 1.0

@@ -134,10 +134,10 @@ class HeldPartition:
     __slots__ = ("final", "partition", "renewals", "until_s")
 
     def __init__(self, partition: TopicPartition) -> None:
-        self.partition = partition
+        self.partition: TopicPartition = partition
         self.until_s: dict[int, float] = {}
-        self.final = Lane()
-        self.renewals = Lane()
+        self.final: Lane = Lane()
+        self.renewals: Lane = Lane()
 
     def hand_out(self, offsets: Iterable[int], until_s: float) -> None:
         for offset in offsets:

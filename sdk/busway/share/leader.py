@@ -22,7 +22,7 @@ from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.share_groups import FetchedPartition, ShareAcknowledgeResponse, ShareFetchResponse
 
-logger = logging.getLogger("busway.share")
+logger: logging.Logger = logging.getLogger("busway.share")
 
 _PURPOSE: Final = "share"
 _RENEWS: Final = 2
@@ -60,11 +60,11 @@ class Leader:
         name_of: Callable[[Id], TopicPartition | None],
     ) -> None:
         self.node = node
-        self.session = ShareSession(options, member_id)
+        self.session: ShareSession = ShareSession(options, member_id)
         self.task: asyncio.Task[None] | None = None
-        self.is_fetching = False
-        self.retry_at = 0.0
-        self.lock_s = 0.0
+        self.is_fetching: bool = False
+        self.retry_at: float = 0.0
+        self.lock_s: float = 0.0
         self.acquired: deque[tuple[HeldPartition, Acquired]] = deque()
         self._has_renewed = False
         self._ids: dict[TopicPartition, Id] = {}

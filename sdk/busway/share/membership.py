@@ -20,7 +20,7 @@ from busway.net.machine import current_machine
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.share_groups import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
-logger = logging.getLogger("busway.share")
+logger: logging.Logger = logging.getLogger("busway.share")
 
 _JOIN: Final = 0
 _LEAVE: Final = -1
@@ -60,13 +60,13 @@ class ShareMember:
         changed: Callable[[], None],
     ) -> None:
         self.group = group
-        self.member_id = new_member_id()
-        self.epoch = _JOIN
+        self.member_id: str = new_member_id()
+        self.epoch: int = _JOIN
         self.assigned: AssignedIds = frozenset()
-        self.joined = False
+        self.joined: bool = False
         """Whether the group has ever sent an assignment, even an empty one."""
         self.problem: BuswayError | None = None
-        self.reader = PollTracker()
+        self.reader: PollTracker = PollTracker()
         self._topics = sorted(topics)
         self._unheard = True
         """The last response may be lost: the next heartbeat repeats the full state, as Java's does."""

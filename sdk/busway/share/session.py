@@ -32,7 +32,7 @@ class ShareSession:
     def __init__(self, options: ShareConsumerOptions, member_id: str) -> None:
         self._options = options
         self._member_id = member_id
-        self.epoch = NEW
+        self.epoch: int = NEW
         self.partitions: set[Id] = set()
 
     @property

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from busway.app.model.topic import Route
     from busway.app.service import RunningService
 
-logger = logging.getLogger("busway.sql")
+logger: logging.Logger = logging.getLogger("busway.sql")
 PRUNE_TIMEOUT_S: Final = 10.0
 """Limit of pruning; the rest waits for the next commit."""
 

@@ -17,7 +17,7 @@ from busway.errors import BrokerError, BuswayError
 from busway.net.clock import REAL_TIME
 from busway.net.machine import current_machine
 
-logger = logging.getLogger("busway.sql")
+logger: logging.Logger = logging.getLogger("busway.sql")
 T = TypeVar("T")
 
 WAITS: Final = Exponential(0.1, 2.0, 10.0)

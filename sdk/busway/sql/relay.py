@@ -37,7 +37,7 @@ from busway.sql.outages import WAITS, words
 from busway.sql.relay_backoff import Holds
 from busway.sql.tables import Tables
 
-logger = logging.getLogger("busway.sql")
+logger: logging.Logger = logging.getLogger("busway.sql")
 OUTBOX_ID: Final = "busway_outbox-id"
 """The header with the record's id, equal in all copies."""
 MARK: Final = "busway_outbox"
@@ -81,10 +81,10 @@ class Relay:
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.published = 0
-        self.worked = asyncio.Event()
+        self.published: int = 0
+        self.worked: asyncio.Event = asyncio.Event()
         """Set after each round; the waiter clears it."""
-        self.leading = asyncio.Event()
+        self.leading: asyncio.Event = asyncio.Event()
 
     async def __aenter__(self) -> "Relay":
         self._loop = asyncio.get_running_loop()

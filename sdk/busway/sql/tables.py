@@ -43,7 +43,7 @@ class Tables:
     """
 
     def __init__(self, *, prefix: str = "busway_", schema: str | None = None, metadata: MetaData | None = None) -> None:
-        self.metadata = metadata if metadata is not None else MetaData()
+        self.metadata: MetaData = metadata if metadata is not None else MetaData()
         self.inbox: Table = Table(
             f"{prefix}inbox",
             self.metadata,

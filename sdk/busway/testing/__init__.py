@@ -4,7 +4,8 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from busway.testing.bus import Cluster, Crash, TestBus
+    from busway.testing.bus import Crash, TestBus
+    from busway.testing.cluster import Cluster
     from busway.testing.crash import crash_points
     from busway.testing.dead_letter import DeadLetter
     from busway.testing.simulation import NotSimulated, SimulatedBus, Simulation, SimulationFailed, simulate
@@ -23,6 +24,7 @@ __all__ = [
 ]
 _SIMULATION: Final = "busway.testing.simulation"
 _IN: Final = {
+    "Cluster": "busway.testing.cluster",
     "DeadLetter": "busway.testing.dead_letter",
     "crash_points": "busway.testing.crash",
     "NotSimulated": _SIMULATION,

@@ -6,10 +6,8 @@ Not here: the app's time (`clock`), killing the app at a step (`crash`).
 
 import asyncio
 import contextlib
-import logging
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import AsyncIterator, Generator, Mapping
+from typing import Any, Final, TypeVar
 
 from busway.admin.admin import Admin, NewTopic
 from busway.admin.missing import create_missing
@@ -21,11 +19,10 @@ from busway.app.model.topic import BadDeclaration, ConsumerRecord, Topic
 from busway.consumer.consumer import Consumer
 from busway.consumer.snapshot import read_to_end
 from busway.errors import BuswayError, NotRunning
-from busway.extras import need
-from busway.net.machine import current_machine
 from busway.producer.producer import Producer
 from busway.security.options import PLAINTEXT
 from busway.testing.clock import Clock, ClockName, ManualTime, SkippedTime
+from busway.testing.cluster import Broker, Cluster, running_cluster
 from busway.testing.crash import Probe, first_of
 from busway.testing.dead_letter import DeadLetter, dead_letter_of
 from busway.testing.frozen_time import frozen_time
@@ -38,30 +35,7 @@ V = TypeVar("V")
 SETTLE_S: Final = 20.0
 _LOOK_S: Final = 0.005
 """Interval of polling whether records have reached the app."""
-_CHATTY: Final = ("httpx2", "httpcore2", "uvicorn", "uvicorn.error", "uvicorn.access", "alembic")
 _EARLIEST, _LATEST = -2, -1
-
-
-class Broker(Protocol):
-    """The broker of a test bus. It may be stopped and started under the app."""
-
-    async def start(self) -> None:
-        """Start on the same port with the same data."""
-
-    async def stop(self) -> None:
-        """Stop cleanly."""
-
-    async def crash(self) -> None:
-        """Kill, as a process is killed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
-    """Addresses and broker of a test bus."""
-
-    bootstrap_servers: str
-    schema_registry: str
-    broker: Broker
 
 
 class Crash:
@@ -268,9 +242,14 @@ class TestBus:
         await broker.crash()
         await broker.start()
 
-    def _broker(self) -> Broker:
+    @property
+    def cluster(self) -> Cluster:
+        """Addresses and nodes, to kill and restart single ones: `app.test(nodes=3)`."""
         assert self._cluster is not None, "this bus was not made by app.test()"
-        return self._cluster.broker
+        return self._cluster
+
+    def _broker(self) -> Broker:
+        return self.cluster.broker
 
     async def advance(self, seconds: float) -> None:
         """Advance the app's time: `app.test(clock="manual")`. Records already sent reach the app first.
@@ -358,39 +337,11 @@ async def _is_behind(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> 
 
 
 @contextlib.asynccontextmanager
-async def running_test_bus(app: Application, *, clock: ClockName = "skip") -> AsyncIterator[TestBus]:
-    """Run the app on a fresh broker and registry within the block; clock and errors as in `App.test`."""
+async def running_test_bus(app: Application, *, clock: ClockName = "skip", nodes: int = 1) -> AsyncIterator[TestBus]:
+    """Run the app on fresh brokers and a registry within the block; arguments and errors as in `App.test`."""
     _refuse_running(app)
-    async with running_cluster() as cluster, bus_on(cluster, app, clock=clock) as bus:
+    async with running_cluster(nodes) as cluster, bus_on(cluster, app, clock=clock) as bus:
         yield bus
-
-
-@contextlib.asynccontextmanager
-async def running_cluster() -> AsyncIterator[Cluster]:
-    need("registry", "app.test()")
-    from busway_bus.testing.local_cluster import LocalCluster
-    from busway_registry.config import RegistryConfig
-    from busway_registry.server import RegistryServer
-
-    with _quiet():
-        async with (
-            LocalCluster() as broker,
-            RegistryServer(RegistryConfig(port=0, database="memory:"), machine=current_machine()) as registry,
-        ):
-            yield Cluster(bootstrap_servers=broker.bootstrap_servers, schema_registry=registry.url, broker=broker)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Raise noisy libraries' loggers to WARNING; at INFO they log every request."""
-    before = {name: logging.getLogger(name).level for name in _CHATTY}
-    for name in _CHATTY:
-        logging.getLogger(name).setLevel(max(logging.WARNING, before[name]))
-    try:
-        yield
-    finally:
-        for name, level in before.items():
-            logging.getLogger(name).setLevel(level)
 
 
 @contextlib.asynccontextmanager

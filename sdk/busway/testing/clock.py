@@ -72,7 +72,7 @@ class ManualTime:
     def __init__(self, time: FrozenTime) -> None:
         self.waited_s: list[float] = []
         self.time = time
-        self.stirred = asyncio.Event()
+        self.stirred: asyncio.Event = asyncio.Event()
         self._began_s = time.now_s
         self._due: list[float] = []
 

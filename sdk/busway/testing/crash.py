@@ -35,12 +35,12 @@ def crash_points(*only: str) -> tuple[str, ...]:
 
 class Probe(Extension):
     def __init__(self, clock: "Clock", app: Application) -> None:
-        self.came = asyncio.Event()
+        self.came: asyncio.Event = asyncio.Event()
         """Set once partitions were assigned since the last start."""
         self.point: str | None = None
         self.at: str | None = None
         self.killing: asyncio.Task[None] | None = None
-        self.fallen = asyncio.Event()
+        self.fallen: asyncio.Event = asyncio.Event()
         self._clock = clock
         self._app = app
         self._blocked: set[asyncio.Task[object]] = set()

@@ -41,8 +41,8 @@ class FrozenTime:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.now_s = float(math.ceil(loop.time()))
-        self.awaits_reaction = False
+        self.now_s: float = float(math.ceil(loop.time()))
+        self.awaits_reaction: bool = False
         self._loop: Any = loop
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._order = itertools.count()
@@ -54,7 +54,7 @@ class FrozenTime:
         self._poll: Callable[[float | None], list[Any]] = loop._selector.select  # type: ignore[attr-defined]
         self._real_time, self._real_call_at = loop.time, loop.call_at
         self._real_executor = loop.run_in_executor
-        self.machine = Machine(wall_ms=OS.wall_ms, monotonic_s=self.time, uuid4=OS.uuid4, chance=OS.chance)
+        self.machine: Machine = Machine(wall_ms=OS.wall_ms, monotonic_s=self.time, uuid4=OS.uuid4, chance=OS.chance)
 
     # For the test
 

@@ -1,17 +1,17 @@
 """A broker and a registry in a thread, for tests without a running event loop.
 
 Here: the thread and its loop.
-Not here: their start (`bus.running_cluster`).
+Not here: their start (`cluster.running_cluster`).
 """
 
 import asyncio
 import contextlib
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
-from busway.testing.bus import Broker, Cluster, running_cluster
+from busway.testing.cluster import Broker, Cluster, running_cluster
 
 START_S: Final = 20.0
 
@@ -24,6 +24,10 @@ class _Elsewhere:
     async def _there(self, call: Coroutine[Any, Any, None]) -> None:
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._loop))
 
+    @property
+    def node_ids(self) -> Sequence[int]:
+        return self._broker.node_ids
+
     async def start(self) -> None:
         await self._there(self._broker.start())
 
@@ -33,13 +37,19 @@ class _Elsewhere:
     async def crash(self) -> None:
         await self._there(self._broker.crash())
 
+    async def kill(self, node_id: int) -> None:
+        await self._there(self._broker.kill(node_id))
+
+    async def restart(self, node_id: int) -> None:
+        await self._there(self._broker.restart(node_id))
+
 
 @contextlib.contextmanager
-def cluster_in_thread() -> Iterator[Cluster]:
+def cluster_in_thread(nodes: int = 1) -> Iterator[Cluster]:
     started: Future[tuple[Cluster, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def run() -> None:
-        async with running_cluster() as cluster:
+        async with running_cluster(nodes) as cluster:
             loop, ended = asyncio.get_running_loop(), asyncio.Event()
             started.set_result((cluster, loop, ended))
             await ended.wait()

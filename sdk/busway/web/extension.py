@@ -64,7 +64,7 @@ class Web(Extension):
         self.host = host
         self.port = port
         self.insecure = insecure
-        self.metrics = metrics or Metrics()
+        self.metrics: Metrics = metrics or Metrics()
         self.url: str | None = None
         """Address while serving, else None."""
         self._asgi = asgi or application([])

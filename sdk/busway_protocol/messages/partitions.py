@@ -1,5 +1,6 @@
-"""Log directories, leader elections, reassignments."""
+"""Log directories, leader elections, in-sync replicas, reassignments."""
 
+from dataclasses import field
 from typing import Annotated
 
 from busway_protocol.schema import message, struct
@@ -13,8 +14,10 @@ from busway_protocol.types import (
     NullableStr,
     Str,
     TopicName,
+    Uuid,
     ignorable,
     since,
+    until,
 )
 
 
@@ -180,3 +183,115 @@ class ListPartitionReassignmentsResponse:
     error_code: Int16
     error_message: NullableStr
     topics: list[OngoingTopicReassignment]
+
+
+@struct
+class BrokerState:
+    """An in-sync replica; epoch -1 is not checked (KIP-903)."""
+
+    broker_id: Annotated[BrokerId, since(3)]
+    broker_epoch: Annotated[Int64, since(3)] = -1
+
+
+@struct
+class AlterPartitionRequestPartition:
+    """A partition's new ISR, as of the leader's epochs; recovery state 1 after an unclean election (KIP-704)."""
+
+    partition_index: Int32
+    leader_epoch: Int32
+    new_isr: Annotated[list[BrokerId], until(2)] = field(default_factory=list)
+    new_isr_with_epochs: Annotated[list[BrokerState], since(3)] = field(default_factory=list)
+    leader_recovery_state: Int8 = 0
+    partition_epoch: Int32
+
+
+@struct
+class AlterPartitionRequestTopic:
+    topic_id: Annotated[Uuid, ignorable]
+    partitions: list[AlterPartitionRequestPartition]
+
+
+@message(api_key=56, direction="request", versions=(2, 3), flexible=0)
+class AlterPartitionRequest:
+    """New ISRs of partitions that a broker leads (KIP-497)."""
+
+    broker_id: BrokerId
+    broker_epoch: Int64 = -1
+    topics: list[AlterPartitionRequestTopic]
+
+
+@struct
+class AlterPartitionResponsePartition:
+    """The partition as it is after the change."""
+
+    partition_index: Int32
+    error_code: Int16
+    leader_id: BrokerId
+    leader_epoch: Int32
+    isr: list[BrokerId]
+    leader_recovery_state: Annotated[Int8, ignorable] = 0
+    partition_epoch: Int32
+
+
+@struct
+class AlterPartitionResponseTopic:
+    topic_id: Annotated[Uuid, ignorable]
+    partitions: list[AlterPartitionResponsePartition]
+
+
+@message(api_key=56, direction="response", versions=(2, 3), flexible=0)
+class AlterPartitionResponse:
+    throttle_time_ms: Int32 = 0
+    error_code: Int16
+    topics: list[AlterPartitionResponseTopic]
+
+
+@struct
+class AssignReplicasToDirsRequestPartition:
+    partition_index: Int32
+
+
+@struct
+class AssignReplicasToDirsRequestTopic:
+    topic_id: Uuid
+    partitions: list[AssignReplicasToDirsRequestPartition]
+
+
+@struct
+class AssignReplicasToDirsRequestDirectory:
+    id: Uuid
+    topics: list[AssignReplicasToDirsRequestTopic]
+
+
+@message(api_key=73, direction="request", versions=(0, 0), flexible=0)
+class AssignReplicasToDirsRequest:
+    """The directories of a broker's replicas (KIP-858)."""
+
+    broker_id: BrokerId
+    broker_epoch: Int64 = -1
+    directories: list[AssignReplicasToDirsRequestDirectory]
+
+
+@struct
+class AssignReplicasToDirsResponsePartition:
+    partition_index: Int32
+    error_code: Int16
+
+
+@struct
+class AssignReplicasToDirsResponseTopic:
+    topic_id: Uuid
+    partitions: list[AssignReplicasToDirsResponsePartition]
+
+
+@struct
+class AssignReplicasToDirsResponseDirectory:
+    id: Uuid
+    topics: list[AssignReplicasToDirsResponseTopic]
+
+
+@message(api_key=73, direction="response", versions=(0, 0), flexible=0)
+class AssignReplicasToDirsResponse:
+    throttle_time_ms: Int32 = 0
+    error_code: Int16
+    directories: list[AssignReplicasToDirsResponseDirectory]

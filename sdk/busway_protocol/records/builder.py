@@ -102,12 +102,12 @@ class BatchBuilder:
             | (LOG_APPEND_TIME if timestamp_type else 0)
         )
         self._body = bytearray()
-        self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
-        self.base_sequence = base_sequence
-        self.base_timestamp = -1
-        self.max_timestamp = -1
-        self.count = 0
+        self.producer_id: int = producer_id
+        self.producer_epoch: int = producer_epoch
+        self.base_sequence: int = base_sequence
+        self.base_timestamp: int = -1
+        self.max_timestamp: int = -1
+        self.count: int = 0
 
     @property
     def size_bytes(self) -> int:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from busway import Admin, Producer, Record, read_to_end
 from busway_connect.connector import Source, SourceRecord
-from busway_connect.overrides import producer_options
+from busway_connect.overrides import producer_options, producer_security
 from busway_connect.runtime.delivery import Reached
 from busway_connect.runtime.exactly_once import Mark, Marker, Written
 from busway_connect.runtime.task_context import TaskContext
@@ -49,7 +49,9 @@ class Acknowledged:
         self._stored_at = time.monotonic()
 
     def _read_back(self, topic: str, starts: Mapping[int, int]) -> AsyncIterator[Record]:
-        return read_to_end(self._parts.bootstrap, topic, starts, starts=starts)
+        return read_to_end(
+            self._parts.bootstrap, topic, starts, starts=starts, security=producer_security(self._parts.config)
+        )
 
     def begin(self) -> None:
         self._begun = _Batch()

@@ -28,10 +28,14 @@ async def store_offsets(offsets: OffsetStore, name: str, changes: Changes | None
 
 
 async def store_in_transaction(
-    offsets: OffsetStore, bootstrap: str, transactional_id: str, name: str, changes: Changes | None
+    offsets: OffsetStore, bootstrap: str, producer: Producer, name: str, changes: Changes | None
 ) -> None:
-    """Store offsets atomically, fencing the source task's producer; None removes all."""
-    async with Producer(bootstrap, transactional_id=transactional_id) as producer:
+    """Store offsets atomically; None removes all.
+
+    Args:
+        producer: of the source task's transactional id, not started; it fences the task's.
+    """
+    async with producer:
         await offsets.catch_up(bootstrap)
         async with producer.transaction():
             chosen = _chosen(offsets, name, changes)

@@ -16,6 +16,7 @@ from busway import (
     Consumer,
     Producer,
     ProducerFenced,
+    SecurityOptions,
     TopicPartition,
     TransactionFailed,
 )
@@ -76,8 +77,16 @@ class Leader:
         confirm: raises TurnOver unless this worker leads.
     """
 
-    def __init__(self, bootstrap: str, group_id: str, client_id: str, confirm: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        group_id: str,
+        client_id: str,
+        confirm: Callable[[], Awaitable[None]],
+        security: SecurityOptions | None = None,
+    ) -> None:
         self._bootstrap = bootstrap
+        self._security = security
         self._client_id = client_id
         self._transactional_id = id_of_leader(group_id)
         self._producer = self._make()
@@ -86,7 +95,11 @@ class Leader:
 
     def _make(self) -> Producer:
         return Producer(
-            self._bootstrap, client_id=self._client_id, linger_ms=0, transactional_id=self._transactional_id
+            self._bootstrap,
+            client_id=self._client_id,
+            linger_ms=0,
+            transactional_id=self._transactional_id,
+            security=self._security,
         )
 
     async def __aenter__(self) -> "Leader":

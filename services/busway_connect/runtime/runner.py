@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from busway import (
+    AuthenticationFailed,
     BrokerError,
     BuswayError,
     CommitFailed,
@@ -29,6 +30,7 @@ from busway import (
     TransactionInDoubt,
 )
 from busway_connect.connector import Config, Connector, Retriable, Sink, Source
+from busway_connect.overrides import with_defaults
 from busway_connect.plugins import Plugins
 from busway_connect.providers import Providers
 from busway_connect.redaction import References
@@ -278,7 +280,7 @@ class Runner:
         around = self._around
         return TaskContext(
             name=self.name,
-            config={**around.overrides, **config},
+            config=with_defaults(around.overrides, config),
             bootstrap=around.bootstrap,
             stores=around.stores,
             counts=self.counts,
@@ -354,4 +356,4 @@ def _passing(problem: Exception) -> bool:
         return problem.retriable
     if isinstance(problem, TransactionAbortable) and isinstance(problem.__cause__, BrokerError):
         return problem.__cause__.retriable or superseded(problem)
-    return isinstance(problem, _PASSING) or superseded(problem)
+    return (isinstance(problem, _PASSING) and not isinstance(problem, AuthenticationFailed)) or superseded(problem)

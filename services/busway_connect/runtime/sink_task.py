@@ -16,7 +16,7 @@ from typing import Final
 from busway import Admin, Consumer, Producer, Record
 from busway_connect.connector import RecordRefused, Sink, SinkRecord
 from busway_connect.converters.interface import ConversionFailed
-from busway_connect.overrides import consumer_options, look_every_s, producer_options
+from busway_connect.overrides import admin_options, consumer_options, look_every_s, producer_options
 from busway_connect.patterns import Pattern, TooLong
 from busway_connect.runtime.failures import BadRecord, Failures, TaskFailed
 from busway_connect.runtime.loop_yield import LoopYield
@@ -62,7 +62,9 @@ class SinkTask:
         )
         async with (
             dead_letters as producer,
-            Admin(parts.bootstrap, client_id=f"connector-adminclient-{parts.name}") as admin,
+            Admin(
+                parts.bootstrap, client_id=f"connector-adminclient-{parts.name}", **admin_options(parts.config)
+            ) as admin,
             consumer,
         ):
             failures = Failures(parts.name, parts.tolerance, producer)

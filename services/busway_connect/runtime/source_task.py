@@ -14,6 +14,7 @@ from busway.net.signals import first_of
 from busway_connect.connector import Retriable, Source, SourceRecord
 from busway_connect.converters.interface import ConversionFailed, Converter
 from busway_connect.converters.json import JsonConverter
+from busway_connect.overrides import admin_options
 from busway_connect.runtime.acknowledged import acknowledged
 from busway_connect.runtime.delivery import Delivery
 from busway_connect.runtime.exactly_once import HEADER, Mark
@@ -41,7 +42,9 @@ class SourceTask:
         """Read and write until `stop` is set; pauses while `resumed` is not. Errors as in `SinkTask.run`."""
         parts, source = self._parts, self._source
         async with (
-            Admin(parts.bootstrap, client_id=f"connector-adminclient-{parts.name}") as admin,
+            Admin(
+                parts.bootstrap, client_id=f"connector-adminclient-{parts.name}", **admin_options(parts.config)
+            ) as admin,
             self._delivered(admin) as delivery,
         ):
             failures = Failures(parts.name, parts.tolerance, delivery.dead_letters)

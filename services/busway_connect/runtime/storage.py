@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from busway import Admin, NewTopic, Producer, RecordMetadata, read_to_end
+from busway import Admin, NewTopic, Producer, RecordMetadata, SecurityOptions, read_to_end
 from busway_connect.connector import Offset
 from busway_connect.runtime.leader import Writer
 from busway_connect.runtime.topics import create_if_missing
@@ -32,10 +32,12 @@ class CompactedTopic:
 
     Args:
         writer: started; may be shared.
+        security: of reading; None is that of the environment, or none.
     """
 
-    def __init__(self, writer: Writer, topic: str) -> None:
+    def __init__(self, writer: Writer, topic: str, security: SecurityOptions | None = None) -> None:
         self._writer = writer
+        self._security = security
         self.topic = topic
         self.values: dict[bytes, Any] = {}
         self._read: dict[int, int] = {}
@@ -46,7 +48,11 @@ class CompactedTopic:
         """Read new committed records to the end; return their keys."""
         came = []
         async for record in read_to_end(
-            bootstrap, self.topic, starts=dict(self._read), isolation_level="read_committed"
+            bootstrap,
+            self.topic,
+            starts=dict(self._read),
+            isolation_level="read_committed",
+            security=self._security,
         ):
             self._read[record.partition] = record.offset + 1
             if record.key is not None and self._set_at.get(record.key, (0, -1))[1] < record.offset:

@@ -14,10 +14,17 @@ from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
-from busway import Admin, BrokerError, Consumer, Producer, RebalanceListener, TopicPartition
+from busway import Admin, BrokerError, Consumer, Producer, RebalanceListener, SecurityOptions, TopicPartition
+from busway.security.properties import options_of
 from busway_connect.config import BadSetting, WorkerConfig
 from busway_connect.connector import Config, ConfigInvalid, Connector, Offset
-from busway_connect.overrides import inherited, override_problems
+from busway_connect.overrides import (
+    inherited,
+    override_problems,
+    producer_security,
+    security_problems,
+    with_defaults,
+)
 from busway_connect.plugins import NoSuchPlugin, Plugins, kind_of
 from busway_connect.providers import Providers
 from busway_connect.redaction import shown
@@ -54,8 +61,7 @@ class Worker(RebalanceListener):
         self.plugins = Plugins(config.plugin_modules)
         check_worker(self.plugins, config.converters)
         self.providers = Providers(config.providers)
-        for name, text in override_problems(inherited(config.clients), source=False).items():
-            raise BadSetting(f"{name.replace('override.', '', 1)}: {text}")
+        self._overrides, self._security = self._of_clients()
         self.cluster_id = ""
         self.active = asyncio.Event()
         """Set while this worker leads and has read the stored state."""
@@ -73,6 +79,18 @@ class Worker(RebalanceListener):
         self._admin: Admin | None = None
         self._group: asyncio.TaskGroup | None = None
         self._consumer: Consumer | None = None
+
+    def _of_clients(self) -> tuple[Config, SecurityOptions | None]:
+        """Return the worker's settings of connectors' clients, with values for references, and its own security."""
+        try:
+            security = self.providers.resolved(self.config.security)
+            overrides = inherited(self.providers.resolved(self.config.clients), security)
+            own = options_of(security)
+        except ValueError as wrong:
+            raise BadSetting(str(wrong)) from None
+        for name, text in (override_problems(overrides, source=False) | security_problems(overrides)).items():
+            raise BadSetting(f"{name.replace('override.', '', 1)}: {text}")
+        return overrides, own
 
     @property
     def transactions(self) -> bool:
@@ -97,7 +115,7 @@ class Worker(RebalanceListener):
 
     async def _take_part(self) -> None:
         config = self.config
-        async with Admin(config.bootstrap_servers, client_id="connect-admin") as admin:
+        async with Admin(config.bootstrap_servers, client_id="connect-admin", security=self._security) as admin:
             self._admin = admin
             self.cluster_id = (await admin.describe_cluster()).cluster_id
             for topic, count in (
@@ -119,6 +137,7 @@ class Worker(RebalanceListener):
                 session_timeout_ms=config.session_timeout_ms,
                 heartbeat_interval_ms=min(config.heartbeat_interval_ms, config.session_timeout_ms // 3),
                 listener=self,
+                security=self._security,
             )
             async with consumer, asyncio.TaskGroup() as tasks:
                 self._consumer = consumer
@@ -171,10 +190,12 @@ class Worker(RebalanceListener):
                 client_id = f"connect-storage-{self.worker_id}"
                 writer: Writer
                 writer = producer = await stack.enter_async_context(
-                    Producer(config.bootstrap_servers, client_id=client_id, linger_ms=0)
+                    Producer(config.bootstrap_servers, client_id=client_id, linger_ms=0, security=self._security)
                 )
                 if config.exactly_once_source_support != "disabled":
-                    leader = Leader(config.bootstrap_servers, config.group_id, client_id, self._confirm_turn)
+                    leader = Leader(
+                        config.bootstrap_servers, config.group_id, client_id, self._confirm_turn, self._security
+                    )
                     writer = await stack.enter_async_context(leader)
                 self._stores = await self._load(writer, producer)
                 async with asyncio.TaskGroup() as group:
@@ -197,13 +218,13 @@ class Worker(RebalanceListener):
 
     async def _load(self, writer: Writer, producer: Producer) -> Stores:
         config = self.config
-        configs = CompactedTopic(writer, config.config_storage_topic)
+        configs = CompactedTopic(writer, config.config_storage_topic, self._security)
         await configs.catch_up(config.bootstrap_servers)
         if self.transactions:
             assert self._admin is not None
             await fence(self._admin, [id_of_task(config.group_id, name) for name in ConfigStore(configs).connectors()])
-        offsets = CompactedTopic(producer, config.offset_storage_topic)
-        statuses = CompactedTopic(producer, config.status_storage_topic)
+        offsets = CompactedTopic(producer, config.offset_storage_topic, self._security)
+        statuses = CompactedTopic(producer, config.status_storage_topic, self._security)
         for topic in (offsets, statuses):
             await topic.catch_up(config.bootstrap_servers)
         return Stores(
@@ -228,7 +249,7 @@ class Worker(RebalanceListener):
                 providers=self.providers,
                 stores=self._need(),
                 converters=self.config.converters,
-                overrides=inherited(self.config.clients),
+                overrides=self._overrides,
                 flush_interval_s=self.config.offset_flush_interval_ms / 1000,
                 shutdown_timeout_s=self.config.task_shutdown_timeout_ms / 1000,
                 session_timeout_ms=self.config.session_timeout_ms,
@@ -412,7 +433,10 @@ class Worker(RebalanceListener):
             await store_offsets(stores.offsets, name, changes)
         else:
             await self._confirm_turn()
-            await store_in_transaction(stores.offsets, self.config.bootstrap_servers, transactional_id, name, changes)
+            config = with_defaults(self._overrides, self.providers.resolved(self.runners[name].config))
+            bootstrap, security = self.config.bootstrap_servers, producer_security(config)
+            producer = Producer(bootstrap, transactional_id=transactional_id, security=security)
+            await store_in_transaction(stores.offsets, bootstrap, producer, name, changes)
 
     async def reset_offsets(self, name: str) -> None:
         """Remove all offsets of a stopped connector, which then starts from the beginning."""

@@ -26,7 +26,8 @@ from tests.support.patience import patient
 from busway import Admin, App, Batch, ConsumerRecord, Exponential, Extension, Retry, TopicPartition
 from busway.app.extending.extension import CRASH_POINTS, Handling
 from busway.consumer.snapshot import read_to_end
-from busway.testing.bus import Cluster, TestBus, bus_on, running_cluster
+from busway.testing.bus import TestBus, bus_on
+from busway.testing.cluster import Cluster, running_cluster
 
 logger = logging.getLogger("busway.torture")
 PARTITIONS: Final = 4

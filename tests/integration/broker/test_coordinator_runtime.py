@@ -277,7 +277,7 @@ async def test_only_partitions_that_changed_are_looked_at(monkeypatch: pytest.Mo
         bench.runtime.load()
         await bench.runtime.wait_loaded(within_s=patient(10))
         looked: list[int] = []
-        monkeypatch.setattr(bench.runtime._loader, "led", lambda number: looked.append(number) or number != 1)
+        monkeypatch.setattr(bench.runtime, "_follow", looked.append)
         await create_topic(bench.services, "another", partitions=1, replication_factor=1)
         bench.runtime.follow()
         assert looked == []
@@ -288,7 +288,6 @@ async def test_only_partitions_that_changed_are_looked_at(monkeypatch: pytest.Mo
         )
         bench.runtime.follow()
         assert looked == [1, 2]
-        assert list(bench.runtime.shards()) == [0, 2]
         bench.runtime.close()
 
 

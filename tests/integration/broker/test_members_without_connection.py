@@ -268,9 +268,9 @@ async def test_members_of_a_shard_that_is_unloaded_are_forgotten(cluster: LocalC
             image = groups.runtime._image()
             assert image is not None
             (placed,) = image.partitions
-            elsewhere = replace(image, partitions=(replace(placed, leader=placed.leader + 1),))
-            groups.runtime._image = lambda: elsewhere
-            groups.runtime._loader.led = lambda number: False  # type: ignore[method-assign]
+            moved = replace(placed, leader=placed.leader + 1, leader_epoch=placed.leader_epoch + 1)
+            groups._replicas.find(image.name, 0).registered(moved, 0)
+            groups.runtime._image = lambda: replace(image, partitions=(moved,))
             groups.runtime.follow()
             assert groups.runtime.shards() == {}
             assert not groups.connections.carries(("g", member.member_id))

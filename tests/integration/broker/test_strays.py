@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from busway_bus.handlers.common.topic_creation import create_topic
+from busway_bus.log.meta_properties import WrongDirectory
 from busway_bus.log.partition_log import CorruptLog
-from busway_bus.log.store import WrongDirectory
 from busway_bus.node import Node
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode, KafkaError

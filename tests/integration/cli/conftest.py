@@ -119,7 +119,16 @@ def no_command_goes_on() -> Iterator[None]:
 
 def run(*arguments: str, stdin: str | bytes | None = None, env: dict[str, str] | None = None) -> Done:
     """A command to its end: in this process where it talks to servers only, which saves the start of an interpreter."""
-    if stdin is None and arguments[0] in {"topics", "groups", "schema", "produce", "consume", "version", "dlq"}:
+    if stdin is None and arguments[0] in {
+        "topics",
+        "groups",
+        "schema",
+        "produce",
+        "consume",
+        "version",
+        "dlq",
+        "status",
+    }:
         return _run_here(arguments, env or {})
     given = stdin.encode() if isinstance(stdin, str) else stdin
     done = subprocess.run(

@@ -31,4 +31,4 @@ def test_a_line_of_the_file_that_is_no_setting_is_named(tmp_path: Path) -> None:
     file.write_text("# a worker\ngroup.id=g\n\nnothing\n")
     done = run("connect", "--config", str(file))
     assert done.code == 1
-    assert "worker.properties:4: 'nothing' is no name=value" in done.err
+    assert "worker.properties:4: the line is no name=value" in done.err

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.slow
 TESTS = """
 import asyncio
 import dataclasses
-from busway import Admin, App
+import pytest
+from busway import Admin, App, Producer
 
 @dataclasses.dataclass
 class Ride:
@@ -52,6 +53,15 @@ def test_a_plain_test_has_a_fresh_cluster(busway_cluster):
             return await admin.list_topics()
     assert asyncio.run(topics()) == []
     assert busway_cluster.schema_registry.startswith("http://127.0.0.1:")
+
+@pytest.mark.busway(nodes=3)
+async def test_a_node_of_three_is_killed(busway_cluster):
+    async with Producer(busway_cluster.bootstrap_servers) as producer:
+        for node in busway_cluster.node_ids:
+            await producer.send_and_wait("rides", b"before")
+            await busway_cluster.kill(node)
+            await producer.send_and_wait("rides", b"after")
+            await busway_cluster.restart(node)
 """
 
 
@@ -63,7 +73,7 @@ def test_tests_of_a_user_run_on_the_fixtures(tmp_path: Path) -> None:
          "--rootdir", str(tmp_path), "-c", "/dev/null", "-p", "no:cacheprovider", str(tmp_path)],
         capture_output=True, text=True, timeout=patient(60), check=False,
     )  # fmt: skip
-    assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert "3 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
 def test_the_plugin_loads_nothing_before_it_is_used() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from busway.net.connection import Connection
 from busway_bus.handlers.for_controllers import api_versions
+from busway_bus.log.meta_properties import WrongDirectory
 from busway_bus.log.partition_log import CorruptLog
-from busway_bus.log.store import WrongDirectory
 from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.snapshot_wire import snapshot_request
 from busway_bus.quorum.voters import ReplicaKey
@@ -203,7 +203,9 @@ def test_the_controllers_of_a_cluster_are_formatted_first() -> None:
     async def workload(world: World) -> None:
         node = controllers(world)[0]
         node.disk.remove("meta.properties")
-        with pytest.raises(WrongDirectory, match=r"cluster\.id=.{22} and node\.id=1"):
+        with pytest.raises(
+            WrongDirectory, match=r"busway cluster format --config server\.properties --cluster-id .{22}"
+        ):
             await node.start()
 
     World(seed=8).run(workload)

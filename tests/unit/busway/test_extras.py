@@ -15,7 +15,12 @@ import busway
 from busway.extras import EXTRAS, MissingExtra, need
 
 ROOT = Path(__file__).parents[3]
-IMPORTED = {"time-machine": "time_machine", "prometheus-client": "prometheus_client", "protobuf": "google.protobuf"}
+IMPORTED = {
+    "time-machine": "time_machine",
+    "prometheus-client": "prometheus_client",
+    "protobuf": "google.protobuf",
+    "opentelemetry-api": "opentelemetry",
+}
 """By package, where it is imported under another name."""
 
 BARE = """

@@ -38,7 +38,9 @@ REFUSED = [
     ("tabel.include.list", "public.a", {}),
     ("header.converter", "org.apache.kafka.connect.storage.StringConverter", {}),
     ("offsets.storage.topic", "mine", {}),
-    ("producer.override.security.protocol", "SSL", {}),
+    ("producer.override.security.providers", "x.Provider", {}),
+    ("producer.override.security.protocol", "TLS", {}),
+    ("admin.override.security.protocol", "SASL_SSL", {}),
     ("consumer.override.max.poll.records", "5", {}),
     ("admin.override.client.id", "x", {}),
     ("transforms.unwrap.drop.fields.keep.schema.compatible", "false", UNWRAP),
@@ -147,9 +149,8 @@ def test_a_connector_of_ones_own_says_which_names_it_takes() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("security.protocol", "SASL_SSL"),
-        ("sasl.jaas.config", "x"),
-        ("ssl.truststore.location", "/x"),
+        ("security.providers", "x.Provider"),
+        ("ssl.client.auth", "required"),
         ("listeners.https.ssl.keystore.location", "/x"),
         ("rest.extension.classes", "org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension"),
         ("connector.client.config.override.policy", "None"),
@@ -201,5 +202,6 @@ def test_overrides_reach_the_consumer() -> None:
     options = consumer_options(given, 10_000)
     assert options == {
         "auto_offset_reset": "earliest", "session_timeout_ms": 6000, "heartbeat_interval_ms": 2000, "isolation_level": "read_committed",
+        "security": None,
     }  # fmt: skip
     assert consumer_options({}, 10_000)["session_timeout_ms"] == 10_000

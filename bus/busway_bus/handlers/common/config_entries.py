@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from busway_bus.controller.configs import AlterConfigs, Update, check_request
-from busway_bus.handlers.common.context import NodeServices, RequestContext
+from busway_bus.handlers.common.context import RequestContext
 from busway_bus.handlers.common.controller_batches import request_each
 from busway_bus.kernel.broker_configs import BROKER_CONFIGS, INTERNAL, SYNONYMS
 from busway_bus.kernel.config import BrokerConfig
@@ -191,7 +191,7 @@ async def alter_each(
             changes = updates(resource)
             check_request(changes)
             if resource.resource_type in changed:
-                changed[resource.resource_type][index] = (_name(resource, context.node), tuple(changes))
+                changed[resource.resource_type][index] = (_name(resource, context), tuple(changes))
             else:
                 raise not_served(resource.resource_type)
         except KafkaError as problem:
@@ -216,16 +216,18 @@ async def alter_each(
     ]
 
 
-def _name(resource: Any, node: NodeServices) -> str:
+def _name(resource: Any, context: RequestContext) -> str:
     """Return the name of stored settings; a broker's is its canonical id.
 
-    INVALID_REQUEST for another broker.
+    INVALID_REQUEST for another broker than this one; at a controller, for one that is not registered.
     """
     name: str = resource.resource_name
     if resource.resource_type != BROKER_RESOURCE or not name:
         return name
-    check_broker(name, node.node_id, "Node id", "")
-    return str(node.node_id)
+    if context.on_cluster_controller and name.isdecimal() and int(name) in context.node.image.brokers:
+        return str(int(name))
+    check_broker(name, context.node.node_id, "Node id", "")
+    return str(context.node.node_id)
 
 
 def check_broker(name: str, node_id: int, what: str, alternative: str) -> None:

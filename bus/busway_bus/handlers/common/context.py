@@ -12,6 +12,7 @@ from uuid import UUID
 
 from busway_bus.controller.controller import Controller, ControllerRequestContext
 from busway_bus.coordinator.group_coordinator import GroupCoordinator
+from busway_bus.coordinator.partition_ends import PartitionEnds
 from busway_bus.coordinator.producer_ids import ProducerIds
 from busway_bus.coordinator.share_group_coordinator import ShareGroups
 from busway_bus.coordinator.share_state_coordinator import ShareCoordinator
@@ -25,6 +26,7 @@ from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.kernel.principal import ANONYMOUS, Principal
 from busway_bus.kernel.transactions import MarkerWriter
 from busway_bus.metadata.image import ClusterImage
+from busway_bus.quorum.metadata_images import Published
 from busway_bus.quorum.metadata_log import MetadataLog
 from busway_bus.replication.fetch_sessions import FetchSessions
 from busway_bus.replication.manager import ReplicaManager
@@ -50,6 +52,9 @@ class NodeServices:
     Attributes:
         volume: total and free bytes of the data directory's volume; blocks on the disk.
         controller_advertised: addresses of the controller's listeners, by name.
+        partition_ends: of partitions that other brokers lead; None where there are none.
+        images: the metadata that this node's partitions have followed.
+        forwarding: to the controller of a cluster; None where this node is the only one.
     """
 
     config: BrokerConfig
@@ -59,6 +64,7 @@ class NodeServices:
     directory_id: UUID
     controller_advertised: Mapping[str, Endpoint]
     metadata: MetadataLog
+    images: Published
     controller: Controller
     replicas: ReplicaManager
     sessions: FetchSessions
@@ -72,6 +78,8 @@ class NodeServices:
     creations: TopicAutoCreator
     scheduler: FairScheduler
     metadata_answers: MetadataAnswers
+    partition_ends: PartitionEnds | None = None
+    forwarding: "Forwarding | None" = None
     large_answers: LargeAnswers = field(default_factory=LargeAnswers)
     requests: RequestCounters = field(default_factory=RequestCounters)
 
@@ -81,7 +89,23 @@ class NodeServices:
 
     @property
     def image(self) -> ClusterImage:
-        return self.metadata.image
+        return self.images.image
+
+    def check_online(self, topic_id: UUID) -> None:
+        """See `LocalPartitions.check_online`."""
+        self.replicas.local.check_online(topic_id)
+
+
+class Forwarding(Protocol):
+    """Passes clients' requests to the active controller."""
+
+    async def forward(self, frame: bytes, context: "RequestContext") -> bytes:
+        """Return the controller's response to a request, header included.
+
+        Raises:
+            KafkaError: REQUEST_TIMED_OUT, no controller answered; UNKNOWN_SERVER_ERROR.
+            CloseConnection: the controller does not support the request's version.
+        """
 
 
 class PeerGone(Exception):
@@ -186,6 +210,11 @@ class RequestContext:
     def on_controller_listener(self) -> bool:
         """Whether the client addresses this node's controller."""
         return self.listener in self.node.controller_advertised
+
+    @property
+    def on_cluster_controller(self) -> bool:
+        """Whether this is a controller of a cluster: `node` is a `ControllerServices`."""
+        return not isinstance(self.node, NodeServices)
 
     @property
     def for_controller(self) -> ControllerRequestContext:

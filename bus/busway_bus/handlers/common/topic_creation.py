@@ -11,6 +11,7 @@ from busway_bus.controller.topics import DEFAULT, CreateTopics, NewTopic, check_
 from busway_bus.handlers.common.context import NodeServices
 from busway_bus.handlers.common.controller_batches import request_each
 from busway_bus.kernel.limits import SEGMENT_BYTES_MIN
+from busway_bus.kernel.quorum_configs import BROKER, CONTROLLER, roles_of
 from busway_bus.kernel.topic_configs import fixed_configs
 from busway_bus.kernel.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.metadata.image import TopicImage
@@ -66,7 +67,7 @@ def _online(reply: TopicImage | KafkaError, node: NodeServices) -> TopicImage | 
     """Return the reply, or an error if the topic cannot be served."""
     if isinstance(reply, TopicImage):
         try:
-            node.replicas.local.check_online(reply.topic_id)
+            node.check_online(reply.topic_id)
         except KafkaError as problem:
             return problem
     return reply
@@ -84,17 +85,17 @@ def _as_kept(topic: NewTopic, node: NodeServices) -> NewTopic:
 
 
 def _kept(topic: NewTopic, node: NodeServices) -> NewTopic:
-    config, brokers = node.config, sum(1 for _ in node.image.usable_brokers())
+    config = node.config
     if topic.name == OFFSETS_TOPIC:
         segment_bytes = max(config.get("offsets.topic.segment.bytes"), SEGMENT_BYTES_MIN)
         return NewTopic(
             name=topic.name,
             partitions=config.get("offsets.topic.num.partitions"),
-            replication_factor=min(config.get("offsets.topic.replication.factor"), brokers),
+            replication_factor=_replicas(node, config.get("offsets.topic.replication.factor")),
             configs={"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(segment_bytes)},
         )
     if topic.name == TRANSACTIONS_TOPIC:
-        replicas = min(config.get("transaction.state.log.replication.factor"), brokers)
+        replicas = _replicas(node, config.get("transaction.state.log.replication.factor"))
         in_sync = min(config.get("transaction.state.log.min.isr"), replicas)
         segment_bytes = max(config.get("transaction.state.log.segment.bytes"), SEGMENT_BYTES_MIN)
         return NewTopic(
@@ -110,7 +111,7 @@ def _kept(topic: NewTopic, node: NodeServices) -> NewTopic:
             },
         )
     if topic.name == SHARE_STATE_TOPIC:
-        replicas = min(config.get("share.coordinator.state.topic.replication.factor"), brokers)
+        replicas = _replicas(node, config.get("share.coordinator.state.topic.replication.factor"))
         in_sync = min(config.get("share.coordinator.state.topic.min.isr"), replicas)
         segment_bytes = max(config.get("share.coordinator.state.topic.segment.bytes"), SEGMENT_BYTES_MIN)
         return NewTopic(
@@ -128,3 +129,15 @@ def _kept(topic: NewTopic, node: NodeServices) -> NewTopic:
             },
         )
     return topic
+
+
+def _replicas(node: NodeServices, wanted: int) -> int:
+    """Return the replicas of an internal topic: at most as many as the cluster has brokers.
+
+    Registered brokers count, fenced or not, and voters, which are brokers too: the first of several that start must not
+    create the topic with one replica. Where other nodes are the controllers the brokers are not known; the topic then
+    waits for `wanted` of them, as in Kafka.
+    """
+    if roles_of(node.config.properties) != {BROKER, CONTROLLER}:
+        return wanted
+    return min(wanted, max(len(node.image.brokers), len(node.config.voters), 1))

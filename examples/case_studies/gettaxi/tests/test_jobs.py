@@ -17,7 +17,8 @@ from gettaxi.traffic import Plan, Traffic
 from tests.support.patience import patient
 
 from busway import ConsumerRecord
-from busway.testing.bus import Cluster, TestBus, bus_on
+from busway.testing import Cluster, TestBus
+from busway.testing.bus import bus_on
 from busway.testing.threaded import cluster_in_thread
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 from busway.app.model.topic import ConsumerRecord, Route
 from busway.app.service import RunningService
 from busway.types import TopicPartition
+from busway_protocol.records.builder import Headers
 
 Outcome: TypeAlias = Literal["handled", "filtered", "retried", "dead_lettered"]
 CRASH_POINTS: Final = ("before-handler", "after-handler", "after-send", "before-commit", "after-commit")
@@ -72,6 +73,13 @@ class Extension:
     def around(self, route: Route, call: Call) -> Call:
         """Return what to call instead of `call` for each attempt; called once per route, at start."""
         return call
+
+    def sending(self, topic: str, headers: Headers) -> Headers:
+        """Return the headers of a record that the app sends; called where a handler sends it, before it is queued.
+
+        Rows of tables, dead letters and records of an `Outbox` are left out.
+        """
+        return headers
 
     def finished(self, handling: Handling) -> None:
         """Called when a handler's call has ended with any outcome."""

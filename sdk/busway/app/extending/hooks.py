@@ -14,8 +14,9 @@ from busway.app.model.topic import Route
 from busway.app.service import RunningService
 from busway.errors import BuswayError
 from busway.types import TopicPartition
+from busway_protocol.records.builder import Headers
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 
 class ExtensionFailed(BuswayError):
@@ -26,7 +27,8 @@ class Hooks:
     """The extensions of a running app, in the order of `extend`.
 
     Exceptions become `ExtensionFailed`, except a `BuswayError`. Ended calls are timed only if `watched`, steps are
-    awaited only if `stepped`: if any extension overrides `finished` or `reached`.
+    awaited only if `stepped`, headers of sent records are passed on only if it `marks` them: if any extension overrides
+    `finished`, `reached` or `sending`.
     """
 
     def __init__(self, extensions: Sequence[Extension] = ()) -> None:
@@ -34,11 +36,13 @@ class Hooks:
         self._assigned = self._overriding("assigned")
         self._revoked = self._overriding("revoked")
         self._around = self._overriding("around")
+        self._sending = self._overriding("sending")
         self._finished = self._overriding("finished")
         self._committed = self._overriding("committed")
         self._reached = self._overriding("reached")
-        self.watched = bool(self._finished)
-        self.stepped = bool(self._reached)
+        self.watched: bool = bool(self._finished)
+        self.stepped: bool = bool(self._reached)
+        self.marks: bool = bool(self._sending)
 
     def _overriding(self, name: str) -> list[tuple[Extension, Callable[..., Any]]]:
         return [
@@ -93,6 +97,14 @@ class Hooks:
             except Exception as problem:
                 raise _failed(extension, "around", problem) from problem
         return call
+
+    def sending(self, topic: str, headers: Headers) -> Headers:
+        for extension, call in self._sending:
+            try:
+                headers = call(topic, headers)
+            except Exception as problem:
+                raise _failed(extension, "sending", problem) from problem
+        return headers
 
     def finished(self, handling: Handling) -> None:
         for extension, call in self._finished:

@@ -15,7 +15,7 @@ from busway.app.handling.lane import Lane
 from busway.app.handling.partition_offsets import PartitionOffsets
 from busway.types import Record, TopicPartition
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 OPEN_BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes of keys and values of a partition's unfinished records; above, it is paused."""
@@ -35,7 +35,8 @@ class AssignedPartition(PartitionOffsets):
 
     def __init__(self, partition: TopicPartition, lanes: Sequence[Lane], done: CompletedOffsets) -> None:
         super().__init__(partition, done, exactly_once=any(lane.exactly_once for lane in lanes))
-        self.lanes = lanes
+        self.lanes: Sequence[Lane] = lanes
+        self.open_bytes: int = 0
 
     def add(self, records: Iterable[Record], group: bytes) -> None:
         items: list[InFlightRecord] = []
@@ -43,7 +44,7 @@ class AssignedPartition(PartitionOffsets):
         for record in records:
             if not self.done.follows(record.offset):
                 logger.warning("%s-%d continues at offset %d, behind what came before", *record[:3])
-                self.done = CompletedOffsets()  # the topic was created again; records in progress belong to the old one
+                self.forget_completed()
             if not self.done.begin(record.offset):
                 continue
             if record.headers and is_for_others(record, group):

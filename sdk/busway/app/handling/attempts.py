@@ -25,7 +25,7 @@ from busway.app.model.retry import (
     place_of,
     without_long_ones,
 )
-from busway.app.model.topic import ConsumerRecord
+from busway.app.model.topic import ConsumerRecord, Route
 from busway.app.serdes import load_patiently
 from busway.errors import BuswayError
 from busway.net.clock import APP_TIME
@@ -36,7 +36,7 @@ from busway.types import Record, TopicPartition
 from busway_protocol.machine import Machine
 from busway_protocol.records.builder import Headers
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 Rest = Callable[[float], Awaitable[None]]
 SendRaw = Callable[[str, bytes | None, bytes | None, Headers], Awaitable[Any]]
@@ -96,7 +96,7 @@ class Attempts:
     def __init__(self, context: AttemptContext, handler: Handler, *, buries_unreadable: bool, rest: Rest) -> None:
         self._context = context
         self._call = handler.call
-        self.route = handler.route
+        self.route: Route = handler.route
         self._timeout_s = handler.route.timeout_s
         self._where = handler.route.where
         self._buries_unreadable = buries_unreadable

@@ -30,7 +30,7 @@ class BatchLane(Lane):
         super().__init__(context, partition, handler, buries_unreadable=buries_unreadable)
         self._batch = handler.route.batch or Batch()
         # All records of a batch run at once; the next batch follows when this one is done.
-        self.schedule = Schedule(ordering="none", concurrency=self._batch.max_records)
+        self.schedule: Schedule[InFlightRecord] = Schedule(ordering="none", concurrency=self._batch.max_records)
         self._full = asyncio.Event()
         self._filters = handler.route.where is not None
 

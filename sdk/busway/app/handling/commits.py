@@ -16,7 +16,7 @@ from busway.net.clock import APP_TIME
 from busway.types import OffsetAndMetadata, TopicPartition
 from busway_protocol.errors import ErrorCode
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 
 class Commits:

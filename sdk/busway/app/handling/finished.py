@@ -15,7 +15,7 @@ from busway.net.machine import current_machine
 from busway.net.retry import Backoff
 from busway.types import TopicPartition
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 
 async def finished(consumer: Consumer, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetSet]:

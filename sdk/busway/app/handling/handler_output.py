@@ -50,10 +50,10 @@ class HandlerOutput:
     __slots__ = ("_callbacks", "_closed", "changes", "items", "partition", "records", "size", "turns")
 
     def __init__(self, items: Sequence[InFlightRecord], partition: PartitionOffsets) -> None:
-        self.items = items
-        self.partition = partition
+        self.items: Sequence[InFlightRecord] = items
+        self.partition: PartitionOffsets = partition
         self.records: list[ProducerRecord] = []
-        self.size = 0
+        self.size: int = 0
         self.changes: list[Change] | None = None
         self.turns: AsyncExitStack | None = None
         self._callbacks: list[Callable[[bool], None]] | None = None

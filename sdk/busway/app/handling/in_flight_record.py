@@ -27,15 +27,15 @@ class InFlightRecord:
     __slots__ = ("buried", "completed", "done", "partition", "pending", "record", "size", "typed", "unreadable")
 
     def __init__(self, done: CompletedOffsets, record: Record, pending: int, partition: PartitionOffsets) -> None:
-        self.done = done
-        self.record = record
-        self.size = len(record.key or b"") + len(record.value or b"")
-        self.pending = pending
-        self.partition = partition
+        self.done: CompletedOffsets = done
+        self.record: Record = record
+        self.size: int = len(record.key or b"") + len(record.value or b"")
+        self.pending: int = pending
+        self.partition: PartitionOffsets = partition
         self.typed: ConsumerRecord[Any, Any] | None = None
-        self.buried = False
-        self.unreadable = False
-        self.completed = False
+        self.buried: bool = False
+        self.unreadable: bool = False
+        self.completed: bool = False
 
     @property
     def where(self) -> str:

@@ -19,7 +19,7 @@ from busway.app.model.retry import HandlerFailed
 from busway.app.model.topic import BATCH_MAX
 from busway.types import TopicPartition
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 OPEN_MAX: Final = BATCH_MAX
 """Unfinished records of a partition per handler: queued, parked or running; above, the partition is paused."""
@@ -62,10 +62,10 @@ class Lane:
     ) -> None:
         route = handler.route
         self.partition = partition
-        self.name = route.name
+        self.name: str = route.name
         self.schedule: Schedule[InFlightRecord] = Schedule(ordering=route.ordering, concurrency=route.concurrency)
-        self.closing = False
-        self.exactly_once = route.guarantee == "exactly_once"
+        self.closing: bool = False
+        self.exactly_once: bool = route.guarantee == "exactly_once"
         in_order = route.batch is not None or route.ordering == "partition"
         self.open_max = OPEN_MAX_EXACTLY if self.exactly_once and not in_order else OPEN_MAX
         self._context = context

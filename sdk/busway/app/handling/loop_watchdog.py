@@ -16,7 +16,7 @@ from typing import Final
 from busway.app.model.topic import Route
 from busway.net.machine import OS
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 LAG_S: Final = 1.0
 """Seconds without an answer after which the loop is reported."""

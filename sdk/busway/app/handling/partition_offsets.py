@@ -39,16 +39,21 @@ class PartitionOffsets:
     )
 
     def __init__(self, partition: TopicPartition, done: CompletedOffsets, *, exactly_once: bool) -> None:
-        self.partition = partition
-        self.done = done
-        self.exactly_once = exactly_once
+        self.partition: TopicPartition = partition
+        self.done: CompletedOffsets = done
+        self.exactly_once: bool = exactly_once
         self.committed: OffsetAndMetadata | None = None
-        self.open_bytes = 0
-        self.paused = False
-        self.closing = False
-        self.dropped = self.is_replaced = False
+        self.open_bytes: int = 0
+        self.paused: bool = False
+        self.closing: bool = False
+        self.dropped: bool = False
+        self.is_replaced: bool = False
         self.left_at: int | None = None
         self.reset_at: int | None = None
+
+    def forget_completed(self) -> None:
+        """Begin again: the topic was created again, and records in progress belong to the old one."""
+        self.done = CompletedOffsets()
 
     def committable(self, position: int | None) -> OffsetAndMetadata | None:
         """Return what to commit; None for nothing.

@@ -45,7 +45,7 @@ from busway.producer.producer import Producer
 from busway.types import GroupMetadata, OffsetAndMetadata, ProducerRecord, TopicPartition
 from busway_protocol.errors import ErrorCode
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 INTERVAL_S: Final = 0.1
 """Maximum seconds that output waits for more before it is committed."""
@@ -119,8 +119,8 @@ class Transactor:
         self._stopped = False
         self._refused: dict[tuple[TopicPartition, int], BuswayError] = {}
         self._pause = Backoff(current_machine().chance.random)
-        self.outcomes = Outcomes()
-        self.producer = make_producer()
+        self.outcomes: Outcomes = Outcomes()
+        self.producer: Producer = make_producer()
 
     async def start(self) -> None:
         await self.producer.start()

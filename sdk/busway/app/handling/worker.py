@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 from busway.app.calling.layers import Handler
+from busway.app.extending.hooks import Hooks
 from busway.app.handling.assigned_partition import AssignedPartition
 from busway.app.handling.attempts import AttemptContext, Counts
 from busway.app.handling.batches import BatchLane
@@ -36,7 +37,7 @@ from busway.net.clock import REAL_TIME
 from busway.net.machine import current_machine, has_threads
 from busway.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 _POLL_MS: Final = 500
 
@@ -63,17 +64,17 @@ class Worker(RebalanceListener):
         self._going: list[AssignedPartition] = []
         """Partitions being closed: their handled records are still committed, unless they are lost meanwhile."""
         self._ending = False
-        self.hooks = context.hooks
+        self.hooks: Hooks = context.hooks
         self._commits = Commits(
             self._at_least_once, lambda: self.consumer, self.position, context.hooks, context.commit_interval_s
         )
-        self.transactor = (
+        self.transactor: Transactor | None = (
             None
             if context.make_producer is None
             else Transactor(context.make_producer, self, context.hooks, context.commit_interval_s)
         )
-        self.counts = Counts()
-        self.unfinished = 0
+        self.counts: Counts = Counts()
+        self.unfinished: int = 0
         """Records begun and not finished when their partition was revoked; its next owner begins with them."""
         self._lane_context = LaneContext(
             attempts=AttemptContext(
@@ -89,7 +90,7 @@ class Worker(RebalanceListener):
             on_finished=self._finished,
             on_failure=self._fail,
         )
-        self.progress = asyncio.Event()
+        self.progress: asyncio.Event = asyncio.Event()
         """Set when a record is finished or partitions change; the waiter clears it."""
 
     @property

@@ -50,7 +50,7 @@ class Health(Extension):
         if stall_timeout_s <= 0:
             raise ValueError(f"stall_timeout_s: {stall_timeout_s} is not above 0")
         self.stall_timeout_s = stall_timeout_s
-        self.progress = Progress()
+        self.progress: Progress = Progress()
         self.unreachable: BuswayError | None = None
         self._clock = clock
         self._app: RunningService | None = None

@@ -49,7 +49,8 @@ class Metrics(Health):
 
     def __init__(self, *, stall_timeout_s: float = STALL_TIMEOUT_S, clock: Callable[[], float] | None = None) -> None:
         super().__init__(stall_timeout_s=stall_timeout_s, clock=clock)
-        self.registry = registry = CollectorRegistry(auto_describe=False)
+        registry = CollectorRegistry(auto_describe=False)
+        self.registry: CollectorRegistry = registry
         where = ("topic", "handler")
         self._records = Counter(
             "busway_handler_records", "Records given to handlers.", (*where, "outcome"), registry=registry

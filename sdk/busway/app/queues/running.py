@@ -22,7 +22,7 @@ from busway.errors import BrokerError, UnsupportedByBroker
 from busway.net.machine import current_machine
 from busway.share.consumer import ShareConsumer
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 _NEVER_MS = 2**31 - 1
 """A queue with busy handlers polls nothing, however long that takes."""

@@ -28,7 +28,7 @@ from busway.net.clock import REAL_TIME
 from busway.share.consumer import Acknowledge, ShareConsumer
 from busway.types import Record, TopicPartition
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 PARKED_MAX: Final = 1000
 """Failed records that wait for their release to the next attempt; above, no new ones are taken."""
@@ -69,12 +69,12 @@ class QueueWorker:
 
     def __init__(self, context: QueueContext) -> None:
         route = context.handler.route
-        self.consumer = context.consumer
-        self.group = context.attempts.group
-        self.topics = tuple(topic.name for topic in route.topics)
-        self.unfinished = 0
+        self.consumer: ShareConsumer = context.consumer
+        self.group: str = context.attempts.group
+        self.topics: tuple[str, ...] = tuple(topic.name for topic in route.topics)
+        self.unfinished: int = 0
         """Records begun and not finished at the end; other members get them."""
-        self.progress = asyncio.Event()
+        self.progress: asyncio.Event = asyncio.Event()
         """Set when a record is done; the waiter clears it."""
         self._context = context
         self._group = self.group.encode()

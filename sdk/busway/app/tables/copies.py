@@ -20,7 +20,7 @@ from busway.net.retry import Backoff
 from busway.serde.errors import Undecodable
 from busway.types import Record, RecordMetadata
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 _KEPT_S: Final = 600.0
 """Seconds for which revoked rows can be resumed; later, tombstones written meanwhile may be compacted away."""

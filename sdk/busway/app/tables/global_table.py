@@ -26,7 +26,7 @@ from busway.net.retry import Backoff
 from busway.serde.errors import Undecodable
 from busway.types import Record, RecordMetadata, TopicPartition
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -51,7 +51,7 @@ class GlobalTable(Rows[K, V], Extension):
         super().__init__()
         hashable(topic)
         self.topic = topic
-        self.passed_over = 0
+        self.passed_over: int = 0
         """Records that could not be decoded; each was logged with its position."""
         self._wanted = NewTopic(topic.name, partitions or -1, configs={**COMPACT, **(configs or {})})
         self._positions: dict[TopicPartition, int] = {}

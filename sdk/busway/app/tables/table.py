@@ -49,7 +49,7 @@ from busway.producer.producer import KeyValueHeaders
 from busway.types import ProducerRecord, RecordMetadata, TopicPartition
 from busway_protocol.partitioning import partition_for_key
 
-logger = logging.getLogger("busway.app")
+logger: logging.Logger = logging.getLogger("busway.app")
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -301,7 +301,7 @@ class Table(HeldRows[K, V], Extension):
     # Extension
 
     async def starting(self, app: RunningService) -> None:
-        self._sources = self._given or frozenset(topic.name for route in app.routes for topic in route.topics)
+        self._sources = sources_of(self, app.routes)
         if not self._sources:
             raise BadDeclaration(
                 f"table {self.topic.name} goes with the topics that handlers read, and app {app.name} has no handlers; "
@@ -423,3 +423,8 @@ def hashable(topic: Topic[Any, Any]) -> None:
         raise BadDeclaration(
             f"table {topic.name}: keys of type {topic.key.__name__} cannot be looked up; make it @dataclass(frozen=True)"
         )
+
+
+def sources_of(table: Table[Any, Any], routes: Iterable[Route]) -> frozenset[str]:
+    """Return the topics that a table goes with: the given ones, else all that handlers read."""
+    return table._given or frozenset(topic.name for route in routes for topic in route.topics)

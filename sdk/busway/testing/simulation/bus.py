@@ -50,7 +50,7 @@ class SimulatedBus:
     def __init__(self, app: Application, bootstrap_servers: str, chance: Random, trace: Trace) -> None:
         self.chance = chance
         self.sent: list[Sent] = []
-        self.state = SimpleNamespace()
+        self.state: SimpleNamespace = SimpleNamespace()
         self._app = app
         self._bootstrap_servers = bootstrap_servers
         self._serdes = app.new_serdes()

@@ -63,11 +63,11 @@ class Service:
             if not colon or not self._module or not self._attribute:
                 raise NoService(f"{target}: give MODULE:APP, such as shop.service:app")
             origin = getattr(importlib.import_module(self._module), self._attribute, None)
-            self.name = target
+            self.name: str = target
         else:
             self._make = origin = target
             self.name = getattr(target, "__qualname__", repr(target))
-        self.app = _app_of(origin, self.name)
+        self.app: Application = _app_of(origin, self.name)
 
     def make(self, instance: str) -> Application:
         app = self._made(instance)

@@ -14,6 +14,7 @@ from busway_bus.controller.features import FeatureUpdate, UpdateFeatures, Upgrad
 from busway_bus.metadata import features as served
 from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.features import (
+    ELR_VERSION,
     FEATURES,
     KAFKAS,
     METADATA_VERSION,
@@ -25,7 +26,7 @@ from busway_bus.metadata.features import (
     lacking,
     levels_of_new_clusters,
 )
-from busway_bus.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE, ClusterImage
+from busway_bus.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, ClusterImage
 from busway_bus.metadata.records import ConfigRecord, FeatureLevelRecord
 from busway_bus.metadata.snapshot import records_of
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -187,3 +188,19 @@ def test_whatever_is_asked_levels_are_served_ones(requests) -> None:
     for record in records_of(made.image):
         delta.apply(record)
     assert dict(delta.image().features) == dict(made.image.features)
+
+
+def test_eligible_replicas_need_one_minimum_for_all_brokers() -> None:
+    """The cluster gets the controller's, and that of a single broker ends; a second time nothing changes."""
+    made = cluster(eligible_leader_replicas_version=0)
+    name = "min.insync.replicas"
+    delta = Delta(made.image)
+    delta.apply(ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="1", name=name, value="3"))
+    made.image = delta.image()
+    made.run(update(ELR_VERSION, 1))
+    assert made.image.features[ELR_VERSION] == 1
+    assert made.image.broker_configs("") == {name: "1"}
+    assert made.image.broker_configs("1") == {}
+    before = made.image
+    made.run(update(ELR_VERSION, 1))
+    assert made.image.configs == before.configs

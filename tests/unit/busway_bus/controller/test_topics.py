@@ -1,6 +1,7 @@
 """Commands on topics: many in one decision, each on what those before it leave, on the brokers that there are."""
 
 import itertools
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -101,12 +102,36 @@ def test_replicas_lie_on_the_registered_brokers_by_turns() -> None:
     """And in the directory that each registered; a new partition has as many as the first."""
     cluster = Cluster(brokers=3)
     cluster.run(CreateTopics(topics=(NewTopic(name="t", partitions=3, replication_factor=2),)))
-    assert [partition.replicas for partition in cluster.image.topics["t"].partitions] == [(1, 2), (2, 3), (3, 1)]
-    assert cluster.image.topics["t"].partitions[2].directories == (UUID(int=103), UUID(int=101))
+    partitions = cluster.image.topics["t"].partitions
+    assert sorted(partition.leader for partition in partitions) == [1, 2, 3]
+    for partition in partitions:
+        assert len(set(partition.replicas)) == 2
+        assert partition.isr == partition.replicas
+        assert partition.directories == tuple(UUID(int=100 + replica) for replica in partition.replicas)
     cluster.run(CreatePartitions(topics=(PartitionCount(name="t", count=4),)))
-    assert cluster.image.topics["t"].partitions[3].replicas == (1, 2)
+    assert len(set(cluster.image.topics["t"].partitions[3].replicas)) == 2
     with pytest.raises(KafkaError, match="only 3 broker"):
-        place(cluster.image, 1, 4, first=0)
+        place(cluster.image, 1, 4, lambda: UUID(int=1))
+
+
+def test_a_broker_that_shuts_down_gets_no_new_replica() -> None:
+    """Nor does one whose directories are all cordoned; a fenced one is out of sync."""
+    cluster = Cluster(brokers=4)
+    cordoned, stopping, fenced = (cluster.image.brokers[node_id] for node_id in (1, 2, 3))
+    brokers = {
+        1: replace(cordoned, cordoned_directories=cordoned.directories),
+        2: replace(stopping, in_controlled_shutdown=True),
+        3: replace(fenced, fenced=True),
+    }
+    cluster.image = replace(cluster.image, brokers=cluster.image.brokers.updated(brokers))
+    cluster.run(CreateTopics(topics=(NewTopic(name="t", partitions=2, replication_factor=2),)))
+    assert [(partition.replicas, partition.isr) for partition in cluster.image.topics["t"].partitions] == [
+        ((4, 3), (4,))
+    ] * 2
+    (reply,) = cluster.run(CreateTopics(topics=(NewTopic(name="u", replication_factor=3),)))
+    assert "only 2 broker(s) are registered or some brokers have all their log directories cordoned" in str(reply)
+    (reply,) = cluster.run(CreateTopics(topics=(NewTopic(name="u", assignments=((0, (2, 3)),)),)))
+    assert "partition 0 are fenced or in controlled shutdown" in str(reply)
 
 
 @pytest.mark.parametrize(

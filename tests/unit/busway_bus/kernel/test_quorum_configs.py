@@ -3,7 +3,7 @@
 import pytest
 
 from busway_bus.kernel.config_def import ConfigError, ConfigValue
-from busway_bus.kernel.quorum_configs import check_roles, is_controller_alone, roles_of, voters_of
+from busway_bus.kernel.quorum_configs import check_roles, is_clustered, is_controller_alone, roles_of, voters_of
 
 CONTROLLER: dict[str, ConfigValue] = {
     "process.roles": ["controller"],
@@ -39,18 +39,30 @@ def test_a_voter_is_named_once() -> None:
 
 
 def test_roles_that_are_served() -> None:
-    """A combined node with one controller, and a controller among its voters."""
+    """A node of both roles, alone or among its voters, a controller among its voters, a broker beside them."""
     check_roles({}, 1)
     check_roles({"controller.quorum.voters": ["1@a:9093"]}, 1)
     check_roles(CONTROLLER, 2)
+    check_roles({**CONTROLLER, "process.roles": ["broker", "controller"]}, 2)
+    check_roles({"process.roles": ["broker"], "controller.quorum.voters": ["1@a:9093"]}, 2)
+
+
+def test_which_brokers_are_in_clusters() -> None:
+    """A node that is the only voter is not; a controller is no broker."""
+    assert not is_clustered({})
+    assert not is_clustered({"controller.quorum.voters": ["1@a:9093"]})
+    assert not is_clustered(CONTROLLER)
+    assert is_clustered({**CONTROLLER, "process.roles": ["broker", "controller"]})
+    assert is_clustered({"process.roles": ["broker"], "controller.quorum.voters": ["1@a:9093"]})
 
 
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ({"process.roles": ["broker"]}, "a broker whose controllers are other nodes is not served yet"),
-        ({"controller.quorum.voters": ["1@a:1", "2@b:2"]}, "2 controllers are named, but brokers in clusters"),
-        ({"controller.quorum.bootstrap.servers": ["a:1", "b:2"]}, "2 controllers are named, but brokers in clusters"),
+        ({"process.roles": ["broker"]}, "a broker whose controllers are other nodes needs the voters as id@host:port"),
+        ({"process.roles": ["broker"], "controller.quorum.voters": ["1@a:1"]}, "1, is a broker alone, but among"),
+        ({"controller.quorum.voters": ["1@a:1", "2@b:2"]}, "a controller needs the names of its listeners"),
+        ({"controller.quorum.bootstrap.servers": ["a:1", "b:2"]}, "2 controllers are named, but voters that change"),
         ({**CONTROLLER, "controller.quorum.voters": []}, "a controller needs the voters as id@host:port"),
         ({**CONTROLLER, "controller.quorum.voters": ["2@b:2"]}, r"this node, 1, is not among the voters \[2\]"),
         ({**CONTROLLER, "controller.listener.names": []}, "a controller needs the names of its listeners"),

@@ -7,8 +7,9 @@ import pytest
 
 from busway_bus.log.directories import aside
 from busway_bus.log.log_config import LogConfig
+from busway_bus.log.meta_properties import WrongDirectory
 from busway_bus.log.partition_log import CorruptLog
-from busway_bus.log.store import LogStore, WrongDirectory
+from busway_bus.log.store import LogStore
 from busway_bus.testing.sim_files import PowerCut, SimFiles
 from busway_protocol.records.builder import BatchBuilder
 
@@ -248,7 +249,7 @@ def test_a_directory_without_meta_properties_is_not_formatted_over():
     files = SimFiles()
     fill(start(files))
     files.remove("meta.properties")
-    with pytest.raises(WrongDirectory, match=r"meta.properties is missing from the data directory, but t-0 hold data"):
+    with pytest.raises(WrongDirectory, match=r"meta.properties is missing from the data directory, but t-0 holds data"):
         start(files)
     files.remove_tree("t-0")
     files.make_directory("lost-0")

@@ -11,14 +11,19 @@ from hypothesis import strategies as st
 from busway_bus.metadata.records import (
     BrokerEndpoint,
     BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    FenceBrokerRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
     from_bytes,
     to_bytes,
 )
@@ -61,7 +66,15 @@ PARTITION: dict[str, Any] = {
         PartitionChangeRecord(partition_id=3, topic_id=ONE, isr=[1, 2], directories=[UUID(int=8)]),
         RemoveTopicRecord(topic_id=ONE),
         FeatureLevelRecord(name="metadata.version", feature_level=30),
+        ClearElrRecord(topic_name="t"),
         ProducerIdsRecord(broker_id=1, broker_epoch=2, next_producer_id=1_000),
+        UnregisterBrokerRecord(broker_id=1, broker_epoch=7),
+        FenceBrokerRecord(id=1, epoch=7),
+        UnfenceBrokerRecord(id=1, epoch=7),
+        BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, fenced=-1),
+        BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, in_controlled_shutdown=1),
+        BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, fenced=1, log_dirs=[ONE]),
+        BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, cordoned_log_dirs=[]),
     ],
 )
 def test_a_record_comes_back(record: Any) -> None:
@@ -70,15 +83,33 @@ def test_a_record_comes_back(record: Any) -> None:
 
 
 def test_a_partition_with_eligible_replicas_is_read() -> None:
-    """Version 2 is Kafka's since eligible leader replicas are on; here version 1 is written."""
+    """Version 2 has eligible leader replicas and is written, as by Kafka since 4.0-IV1; version 1 is older."""
     record = PartitionRecord(**PARTITION, eligible_leader_replicas=[2], last_known_elr=[])
-    assert from_bytes(uvarint(1) + uvarint(3) + uvarint(2) + encode(record, 2)) == record
-    assert to_bytes(PartitionRecord(**PARTITION))[:3] == bytes((1, 3, 1))
+    assert from_bytes(to_bytes(record)) == record
+    assert to_bytes(record)[:3] == bytes((1, 3, 2))
+    older = PartitionRecord(**PARTITION)
+    assert from_bytes(uvarint(1) + uvarint(3) + uvarint(1) + encode(older, 1)) == older
+
+
+@pytest.mark.parametrize(
+    ("changes", "version"),
+    [
+        ({"fenced": 1}, 0),
+        ({"fenced": -1}, 0),
+        ({"in_controlled_shutdown": 1}, 1),
+        ({"log_dirs": [ONE]}, 2),
+        ({"cordoned_log_dirs": []}, 3),
+    ],
+)
+def test_a_changed_registration_is_written_as_by_kafka(changes: dict[str, Any], version: int) -> None:
+    """In the first version with the changed field."""
+    record = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, **changes)
+    assert to_bytes(record)[:3] == bytes((1, 17, version))
 
 
 @given(
     st.binary(max_size=80)
-    | st.tuples(st.sampled_from([2, 3, 4, 9, 12, 15]), st.integers(0, 3), st.binary(max_size=60)).map(
+    | st.tuples(st.sampled_from([1, 2, 3, 4, 7, 8, 9, 12, 15, 17]), st.integers(0, 3), st.binary(max_size=60)).map(
         lambda parts: bytes((1, parts[0], parts[1])) + parts[2]
     )
 )

@@ -1,5 +1,6 @@
 """An image as a file and back; what is damaged or cut off is known as such."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -12,7 +13,17 @@ from busway_protocol.errors import ProtocolError
 
 T = UUID(int=7)
 PARTITION = PartitionImage(
-    leader=1, leader_epoch=3, partition_epoch=4, replicas=(1, 2), isr=(1,), directories=(UUID(int=8), UUID(int=2))
+    leader=1,
+    leader_epoch=3,
+    partition_epoch=4,
+    replicas=(1, 2, 3, 4),
+    isr=(1,),
+    directories=(UUID(int=8), UUID(int=2), UUID(int=3), UUID(int=4)),
+    removing=(3,),
+    adding=(4,),
+    recovery_state=1,
+    elr=(2,),
+    last_known_elr=(3,),
 )
 BROKER = BrokerImage(
     node_id=1,
@@ -24,12 +35,13 @@ BROKER = BrokerImage(
     directories=(UUID(int=8),),
     features={"metadata.version": (7, 30)},
 )
+STOPPING = replace(BROKER, node_id=2, in_controlled_shutdown=True, cordoned_directories=(UUID(int=8),))
 IMAGE = ClusterImage(
     topics=SortedMap({"a.b": TopicImage(name="a.b", topic_id=T, partitions=(PARTITION,) * 100)}),
     names=SortedMap({T: "a.b"}),
     metric_names=SortedMap({"a_b": "a.b"}),
     configs=SortedMap({(2, "a.b"): {"retention.ms": "7", "durability": "os"}}),
-    brokers=SortedMap({1: BROKER}),
+    brokers=SortedMap({1: BROKER, 2: STOPPING}),
     features=SortedMap({"group.version": 1, "metadata.version": 30}),
     next_producer_id=3000,
 )

@@ -188,6 +188,30 @@ def test_a_follower_of_a_leader_that_answers_disturbs_it_for_nobody() -> None:
     assert not bench.ask_for_vote(THIRD, 1, LogView(), pre_vote=True).vote_granted
 
 
+def test_a_follower_whose_leader_refuses_connections_stands_soon() -> None:
+    """Meanwhile it would vote; a lost connection alone changes neither."""
+    for refused in (False, True):
+        bench = in_role(Role.FOLLOWER)
+        bench.answer_fetch(2)
+        lost = Answer(correlation=bench.last_to(2).correlation, body=None, refused=refused)
+        bench.do(bench.core.step(lost, bench.now_ms))
+        if bench.core.role is Role.FOLLOWER:
+            assert bench.ask_for_vote(THIRD, 1, LogView(), pre_vote=True).vote_granted is refused
+        bench.wait(ELECTION_MS // 10)
+        assert (bench.core.role is Role.PROSPECTIVE) is refused
+
+
+def test_a_voter_that_refuses_connections_and_does_not_lead_is_no_news() -> None:
+    """The follower goes on to follow."""
+    bench = in_role(Role.FOLLOWER)
+    bench.answer_fetch(2)
+    bench.answer(2, None)
+    lost = Answer(correlation=bench.last_to(3).correlation, body=None, refused=True)
+    bench.do(bench.core.step(lost, bench.now_ms))
+    bench.wait(ELECTION_MS // 10)
+    assert bench.core.role is Role.FOLLOWER
+
+
 def test_a_vote_is_given_once_in_an_epoch_and_remembered_over_a_restart() -> None:
     """Again to the same candidate; to a log that is behind never."""
     bench = Bench(log(1, 1), Election(epoch=1))

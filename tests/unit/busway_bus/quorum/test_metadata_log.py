@@ -8,14 +8,16 @@ from uuid import UUID
 
 import pytest
 
+from busway_bus.controller.brokers import RegisterBroker
 from busway_bus.controller.controller import Surroundings
 from busway_bus.controller.producer_ids import AllocateProducerIds
 from busway_bus.controller.topics import NewTopic, PartitionCount, create, delete, grow
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
 from busway_bus.log.flusher import Flusher
+from busway_bus.log.meta_properties import WrongDirectory
 from busway_bus.log.partition_log import CorruptLog
-from busway_bus.log.store import LogStore, WrongDirectory
+from busway_bus.log.store import LogStore
 from busway_bus.metadata.image import BrokerImage
 from busway_bus.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord, to_bytes
 from busway_bus.metadata.sorted_map import SortedMap
@@ -110,7 +112,8 @@ async def test_commands_are_durable_followed_and_there_after_a_restart():
     await node.format()
     made = await node.run(creation())
     assert (made.name, len(made.partitions)) == ("t", 2)
-    await node.run(lambda image: grow(with_broker(image), PartitionCount(name="t", count=3)))
+    surroundings = Surroundings(config=BrokerConfig.defaults(), new_id=lambda: T, next_offset=0)
+    await node.run(lambda image: grow(with_broker(image), PartitionCount(name="t", count=3), surroundings))
     await node.run(creation("u", U))
     await node.run(lambda image: delete(image, "u"))
     assert [entry[1:] for entry in watcher.notified[1:]] == [
@@ -314,13 +317,15 @@ async def test_what_touches_no_topic_does_not_wait_for_topics_that_are_being_mad
     """A thousand partitions take a second to make; a producer's id is answered meanwhile."""
     files, watcher = SimFiles(), Watcher()
     node = start(files)
+    surroundings = Surroundings(config=BrokerConfig.defaults(), new_id=lambda: U, next_offset=0)
+    this = RegisterBroker(node_id=1, incarnation=U, endpoints=(), rack=None, directories=(), features=())
+    epoch = await node.run(lambda image: this.decide(image, surroundings))
     await node.subscribe(watcher)
     watcher.gate.clear()
     watcher.entered.clear()
     slow = asyncio.ensure_future(node.run(creation()))
     await watcher.entered.wait()
-    surroundings = Surroundings(config=BrokerConfig.defaults(), new_id=lambda: U, next_offset=0)
-    block = AllocateProducerIds(broker_id=1, broker_epoch=0)
+    block = AllocateProducerIds(broker_id=1, broker_epoch=epoch)
     assert await node.run(lambda image: block.decide(image, surroundings)) == range(1000)
     assert not slow.done()
     assert "t" not in node.image.topics

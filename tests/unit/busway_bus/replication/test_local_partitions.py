@@ -220,10 +220,33 @@ async def test_what_the_image_does_not_know_yet_is_reported(local, files):
 
 
 async def test_partitions_of_other_brokers_are_not_opened(local):
-    """They are in the image and not here."""
+    """They are in the image and not here: clients look their leaders up."""
     record = creation("t", T, 1)[1]
     record.replicas = record.isr = [7]
     await change(local, ClusterImage(), TopicRecord(name="t", topic_id=T), record)
     with pytest.raises(KafkaError) as absent:
         local.find("t", 0)
-    assert absent.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert absent.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_replicas_are_misplaced_until_their_record_names_their_directory(local, files):
+    """One that is offline is LOST, and one that is back is in this broker's directory again."""
+    files.full = ("t-1/",)
+    here = local._store.identity.directory_id
+
+    def assigned(partition_index, directory):
+        return PartitionChangeRecord(topic_id=T, partition_id=partition_index, directories=[directory])
+
+    image = await change(local, ClusterImage(), *creation("t", T, 2))
+    assert sorted(local.misplaced()) == [(LOST, T, 1), (here, T, 0)]
+    image = await change(local, image, assigned(1, LOST), assigned(0, here))
+    assert local.misplaced() == []
+    files.full = ()
+    await local.reopen()
+    assert local.misplaced() == [(here, T, 1)]
+    image = await change(local, image, assigned(1, here))
+    assert local.misplaced() == []
+    image = await change(local, image, assigned(0, UUID(int=999)))
+    assert local.misplaced() == [(here, T, 0)]
+    await change(local, image, RemoveTopicRecord(topic_id=T))
+    assert local.misplaced() == []

@@ -159,6 +159,74 @@ def test_a_follower_with_a_leaders_epoch_to_catch_up_on_stays_outside():
     assert asked.isr == (ME, THIRD, SECOND)
 
 
+def test_the_high_watermark_waits_for_a_follower_that_is_about_to_enter():
+    """Under steady writes a follower is always a fetch behind, and would never have all that is committed."""
+    state = leader((ME, SECOND))
+    state.appended(10)
+    state.flushed(10)
+    (asked,) = state.time_passed(LAG_MAX_MS + 1, LAG_MAX_MS)
+    state.isr_altered(replace(asked, partition_epoch=1))
+    assert state.high_watermark == 10
+    state.fetched(SECOND, 5, 2_000, lag_max_ms=LAG_MAX_MS)
+    state.appended(20)
+    assert state.flushed(20) == MOVED, "it is behind for too long to be waited for"
+    state.fetched(SECOND, 10, 2_001, lag_max_ms=LAG_MAX_MS)
+    assert state.followers[SECOND].joining
+    state.appended(30)
+    state.flushed(30)
+    assert state.high_watermark == 20
+    (asked,) = state.fetched(SECOND, 20, 2_002, lag_max_ms=LAG_MAX_MS)
+    assert asked.isr == (ME, SECOND)
+    assert state.fetched(SECOND, 30, 2_003, lag_max_ms=LAG_MAX_MS) == MOVED
+
+
+@pytest.mark.parametrize("gone", ["fenced", "late", "fetched as ineligible"])
+def test_who_may_not_enter_any_more_is_not_waited_for(gone):
+    """A dead broker holds nothing up."""
+    state = leader((ME, SECOND, THIRD))
+    state.registered(replace(image((ME, SECOND, THIRD), partition_epoch=1), isr=(ME,)), now_ms=0)
+    state.appended(10)
+    state.fetched(SECOND, 10, 100)
+    assert state.in_flight is not None
+    state.isr_refused(state.in_flight, undone=True)
+    state.appended(20)
+    assert state.flushed(20) == MOVED
+    assert state.high_watermark == 10
+    if gone == "fenced":
+        assert state.ineligible(SECOND) == MOVED
+        assert state.ineligible(SECOND) == state.ineligible(THIRD) == NOTHING
+    elif gone == "late":
+        assert state.time_passed(100 + LAG_MAX_MS, LAG_MAX_MS) == NOTHING
+        assert state.time_passed(101 + LAG_MAX_MS, LAG_MAX_MS) == MOVED
+    else:
+        assert state.fetched(SECOND, 10, 101, eligible=False) == MOVED
+    assert (state.high_watermark, state.in_flight) == (20, None)
+
+
+def test_the_controller_is_asked_with_the_epochs_of_the_processes_that_were_in_sync():
+    """A process that started since then, maybe with less, does not get in under its predecessor's name (KIP-903)."""
+    state = leader((ME, SECOND))
+    state.registered(replace(image((ME, SECOND, THIRD), partition_epoch=1), isr=(ME, SECOND)), now_ms=0)
+    state.fetched(SECOND, 0, 1, broker_epoch=7)
+    (asked,) = state.fetched(THIRD, 0, 2, broker_epoch=8)
+    assert asked.broker_epochs == (-1, 7, 8)
+    state.fetched(THIRD, 0, 3, broker_epoch=9)
+    assert state.in_flight is not None
+    assert state.in_flight.broker_epochs == (-1, 7, 8)
+
+
+def test_an_answer_that_changes_nothing_ends_the_request():
+    """The controller had that ISR already: its epoch stays, and the next request may follow."""
+    state = leader((ME, SECOND))
+    state.appended(10)
+    state.flushed(10)
+    (asked,) = state.time_passed(LAG_MAX_MS + 1, LAG_MAX_MS)
+    assert state.isr_altered(asked) == NOTHING
+    assert state.in_flight is asked
+    assert state.isr_altered(asked, asked) == MOVED
+    assert state.in_flight is None
+
+
 @pytest.mark.parametrize("undone", [True, False], ids=["it will not be done", "it may have been done"])
 def test_a_refusal_that_may_have_been_done_keeps_who_was_asked_for(undone):
     """Only what surely was not done may be asked for again; the record of the partition tells of the other."""
@@ -369,7 +437,14 @@ class ThreeReplicas(RuleBasedStateMachine):
         """A follower has so much, and no less than before."""
         offset = max(self.fetched[replica], self.state.log_end_offset - behind)
         self.fetched[replica] = offset
-        self.happened(self.state.fetched(replica, offset, self.now_ms))
+        eligible = self.now_ms % 3 > 0
+        fetched = self.state.fetched(replica, offset, self.now_ms, eligible=eligible, lag_max_ms=LAG_MAX_MS)
+        self.happened(fetched)
+
+    @rule(replica=st.sampled_from((SECOND, THIRD)))
+    def fence(self, replica: int) -> None:
+        """A follower's broker is gone."""
+        self.happened(self.state.ineligible(replica))
 
     @rule(passed=st.integers(1, 2 * LAG_MAX_MS))
     def wait(self, passed: int) -> None:

@@ -1,0 +1,240 @@
+"""A broker in a cluster, with its controller where it is a voter too.
+
+Here: the metadata log, the channels and the lifecycle, started and stopped in order.
+Not here: what each of them does; the broker's other parts (`node`).
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from busway_bus.controller.brokers import RegisterBroker
+from busway_bus.handlers.for_controllers.registry import HANDLERS
+from busway_bus.handlers.for_controllers.services import ControllerServices
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.files import DataDirectory
+from busway_bus.log.flusher import Flusher
+from busway_bus.log.store import LogStore
+from busway_bus.nodes.balancing import elect_periodically
+from busway_bus.nodes.broker_images import BrokerImages
+from busway_bus.nodes.channels import ActiveController, BrokerConnections
+from busway_bus.nodes.fencing import Fencing
+from busway_bus.nodes.forwarding import Forwarder
+from busway_bus.nodes.lifecycle import BrokerLifecycle
+from busway_bus.nodes.quorum_member import QuorumMember
+from busway_bus.nodes.remote_controller import RemoteController
+from busway_bus.quorum.local_controller import LocalController
+from busway_bus.replication.directory_assignments import DirectoryAssignments
+from busway_bus.replication.manager import ReplicaManager
+from busway_bus.scheduling.fair_share import FairScheduler
+from busway_bus.server.dispatch import Routes
+from busway_bus.server.listener import Listeners
+from busway_protocol.machine import Machine
+
+logger = logging.getLogger("busway.node")
+
+CONTROLLER_ROUTES: Final = Routes(HANDLERS)
+FORWARD_RETRY_MS: Final = 60_000
+"""How long requests wait for a controller, as in Kafka's BrokerServer."""
+SHUTDOWN_S: Final = 10.0
+"""Bound of a controlled shutdown."""
+UNFENCED_S: Final = 30.0
+"""Wait of a start until this broker is unfenced; it serves already."""
+_LOOK_S: Final = 0.02
+_TOLD_S: Final = 10.0
+"""Interval of log lines while there is no leader."""
+
+
+class ClusterMember:
+    """A `nodes.member.Member`.
+
+    Args:
+        registration: makes the registration of this start, once the ports are bound.
+        on_lost: called when this node must stop: its committed records differ from its leader's.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        files: DataDirectory,
+        store: LogStore,
+        *,
+        flusher: Flusher,
+        machine: Machine,
+        listeners: Listeners,
+        registration: Callable[[], RegisterBroker],
+        on_lost: Callable[[], None],
+    ) -> None:
+        self._config, self._files, self._store, self._machine = config, files, store, machine
+        self._listeners = listeners
+        self._quorum = QuorumMember(config, store, flusher, machine, on_lost)
+        self.metadata = self._quorum.metadata
+        self.images = BrokerImages(self.metadata)
+        session_ms = config.get("broker.session.timeout.ms")
+        self._heartbeats = self._channel(session_ms // 2)
+        self._forwards = self._channel(FORWARD_RETRY_MS)
+        self.to_controller = self._channel(FORWARD_RETRY_MS)
+        self.to_brokers = BrokerConnections(
+            config.node_id,
+            config.inter_broker_listener,
+            lambda: self.images.image,
+            connect_ms=config.get("socket.connection.setup.timeout.ms"),
+        )
+        self.forwarding = Forwarder(self._forwards)
+        self.controller = RemoteController(config.node_id, self.to_controller, self.images, self._leader)
+        self.lifecycle: BrokerLifecycle = BrokerLifecycle(
+            self._heartbeats,
+            registration(),
+            cluster_id=store.identity.cluster_id,
+            previous_epoch=store.previous_broker_epoch,
+            metadata_offset=lambda: self.images.image_offset,
+            heartbeat_ms=config.get("broker.heartbeat.interval.ms"),
+            session_ms=session_ms,
+            registration_ms=config.get("initial.broker.registration.timeout.ms"),
+            machine=machine,
+        )
+        self._local = LocalController(
+            config,
+            self.metadata,
+            machine.uuid4,
+            monotonic_s=machine.monotonic_s,
+            cluster_id=store.identity.cluster_id,
+        )
+        self._fencing = Fencing(
+            self._local, self.metadata, session_ms=session_ms, listener=config.inter_broker_listener
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+        self._assignments: DirectoryAssignments
+
+    def _channel(self, retry_ms: int) -> ActiveController:
+        timeout_ms = self._config.get("controller.socket.timeout.ms")
+        return ActiveController(
+            self._config.node_id, self._config.voters, self._leader, timeout_ms=timeout_ms, retry_ms=retry_ms
+        )
+
+    def _leader(self) -> int:
+        return self._quorum.driver.leader_id
+
+    @property
+    def removed(self) -> Collection[UUID]:
+        return self.images.removed
+
+    async def join(self) -> None:
+        """Join the quorum, register, and catch up with the metadata up to the registration.
+
+        The controller's listeners open first: without them no leader is elected.
+
+        Raises:
+            CannotRegister: the controller refuses this broker.
+        """
+        await self.images.collect()
+        self._quorum.begin()  # before the first request
+        if not self._config.is_broker_alone:
+            await self._listeners.serve_controllers(self._controller_services(), self._files.connections_max())
+            self._run(self._quorum.format())
+            self._run(self._fencing.watch_sessions())
+            self._run(self._fencing.watch_connections())
+            self._run(elect_periodically(self._local, self.metadata, self._config))
+        await self._led()
+        await self.lifecycle.register()
+        self._store.broker_epoch = self.lifecycle.epoch
+        await self.images.until(lambda: self.metadata.image_offset >= self.lifecycle.epoch)
+        self.images.begin()
+        self._run(self.lifecycle.run())
+
+    def _controller_services(self) -> ControllerServices:
+        config, identity = self._config, self._store.identity
+        return ControllerServices(
+            config=config,
+            machine=self._machine,
+            cluster_id=identity.cluster_id,
+            directory_id=identity.directory_id,
+            metadata=self.metadata,
+            controller=self._local,
+            liveness=self._fencing,
+            quorum=self._quorum.driver,
+            scheduler=FairScheduler(self._machine),
+            listener=config.controller_listeners[0].name,
+            addresses=config.voters,
+            controller_advertised=self._listeners.controller_advertised,
+        )
+
+    async def _led(self) -> None:
+        """Wait until a voter leads, and say so."""
+        loop = asyncio.get_running_loop()
+        told_s = loop.time()
+        while self._leader() < 0:
+            if loop.time() - told_s >= _TOLD_S:
+                told_s = loop.time()
+                logger.warning(
+                    "node %d waits for a leader of the quorum: more than half of the voters %s must run",
+                    self._config.node_id,
+                    sorted(self._config.voters),
+                )
+            await asyncio.sleep(_LOOK_S)
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.ensure_future(work))
+
+    async def opened(self, replicas: ReplicaManager) -> None:
+        """Replicate from now on.
+
+        The registration after a kill tells the controller that this broker may have lost records.
+        """
+        replicas.replicate(
+            brokers=self.to_brokers, controller=self.to_controller, broker_epoch=lambda: self.lifecycle.epoch
+        )
+        self._assignments = DirectoryAssignments(
+            self._config.node_id, lambda: self.lifecycle.epoch, self.to_controller, replicas.local.misplaced
+        )
+        self.images.watch(self._assignments.look)
+        self._run(self._assignments.run())
+        self._assignments.look()
+
+    def following(self) -> None:
+        self.images.follow()
+
+    async def serving(self) -> None:
+        """Have this broker unfenced, and wait for it."""
+        self.lifecycle.ready()
+        try:
+            async with asyncio.timeout(UNFENCED_S):
+                await self.lifecycle.unfenced.wait()
+                await self.images.until(lambda: not self._fenced())
+        except TimeoutError:
+            logger.warning("node %d serves, but no controller has unfenced it yet", self._config.node_id)
+
+    def _fenced(self) -> bool:
+        broker = self.images.image.brokers.get(self._config.node_id)
+        return broker is None or broker.fenced
+
+    def chores(self) -> Sequence[Coroutine[Any, Any, None]]:
+        return []
+
+    async def retry(self) -> None:
+        self._assignments.look()
+
+    async def leave(self) -> None:
+        await self.lifecycle.shut_down(SHUTDOWN_S)
+        await self._quorum.driver.resign()
+
+    def disconnect(self) -> None:
+        for channel in (self._heartbeats, self._forwards, self.to_controller, self.to_brokers):
+            channel.close()
+
+    async def close(self, *, drain: bool = True) -> None:
+        self.disconnect()
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        self._tasks = []
+        self._fencing.close()
+        await self._quorum.driver.close()
+        await self.images.close()
+        if drain:
+            await self.metadata.drain()

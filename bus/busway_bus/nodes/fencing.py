@@ -1,0 +1,110 @@
+"""Fencing of brokers that are gone, by the active controller.
+
+Here: the periodic check of sessions; noticing at once that a broker's process is gone.
+Not here: which sessions are over (`controller.heartbeats`), the records (`controller.brokers`).
+
+A broker sends its heartbeats on one connection. When that ends, or a new controller has none from a broker, the broker's
+listener is probed. Refused connections show that the process is gone: its partitions get other leaders without waiting
+for the session's end. Anything else shows nothing, since a network may be cut or a process may stand still.
+"""
+
+import asyncio
+import logging
+from functools import partial
+from typing import Final, TypeVar
+
+from busway.net.probing import is_refused
+from busway_bus.controller.brokers import FenceBroker, FenceStaleBrokers
+from busway_bus.controller.controller import ITSELF, Command, Controller
+from busway_bus.controller.heartbeats import check_interval_ms
+from busway_bus.handlers.common.context import Peer
+from busway_bus.metadata.image import BrokerImage
+from busway_bus.quorum.metadata_log import MetadataLog
+from busway_protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger("busway.controller")
+
+R = TypeVar("R")
+PROBE_S: Final = 0.5
+"""Bound of a probe, and pause between probes of a broker without a connection."""
+AGAIN_S: Final = 0.1
+"""Pause before the second probe: a dying process closes its connections before its listeners, or after."""
+_MOVED: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
+"""Errors after which another controller, or a later check, fences."""
+
+
+class Fencing:
+    """Fences brokers that are gone, while this node leads.
+
+    Args:
+        listener: the name of the listener that is probed; the first one where a broker does not have it.
+    """
+
+    def __init__(self, controller: Controller, metadata: MetadataLog, *, session_ms: int, listener: str) -> None:
+        self._controller, self._metadata = controller, metadata
+        self._session_ms, self._listener = session_ms, listener
+        self._connections: dict[int, Peer] = {}
+        self._probes: dict[int, asyncio.Task[None]] = {}
+
+    def received(self, peer: Peer, node_id: int, epoch: int) -> None:
+        """Note the connection of a broker's heartbeat."""
+        if self._connections.get(node_id) is not peer:
+            self._connections[node_id] = peer
+            peer.when_closed = partial(self._closed, peer, node_id, epoch)
+
+    def _closed(self, peer: Peer, node_id: int, epoch: int, by_client: bool) -> None:
+        if self._connections.get(node_id) is peer:
+            del self._connections[node_id]
+            if by_client:
+                self._probe(node_id, epoch)
+
+    def _probe(self, node_id: int, epoch: int) -> None:
+        if node_id not in self._probes:
+            probe = self._probes[node_id] = asyncio.ensure_future(self._probed(node_id, epoch))
+            probe.add_done_callback(lambda _: self._probes.pop(node_id, None))
+
+    async def _probed(self, node_id: int, epoch: int) -> None:
+        for pause_s in (0.0, AGAIN_S):
+            await asyncio.sleep(pause_s)
+            broker = self._metadata.image.brokers.get(node_id)
+            if not self._metadata.writer.leading or broker is None or broker.epoch != epoch:
+                return
+            if node_id in self._connections:
+                return
+            if await self._is_gone(broker):
+                if await self._decided(FenceBroker(node_id=node_id, epoch=epoch)):
+                    logger.warning("broker %d is fenced: its process is gone", node_id)
+                return
+
+    async def _is_gone(self, broker: BrokerImage) -> bool:
+        address = broker.addresses.get(self._listener) or next(iter(broker.addresses.values()), None)
+        return address is not None and await is_refused(address.host, address.port, PROBE_S)
+
+    async def watch_connections(self) -> None:
+        """Probe unfenced brokers without a connection; runs until cancelled."""
+        while True:
+            await asyncio.sleep(PROBE_S)
+            if self._metadata.writer.leading:
+                for broker in self._metadata.image.usable_brokers():
+                    if broker.node_id not in self._connections:
+                        self._probe(broker.node_id, broker.epoch)
+
+    async def watch_sessions(self) -> None:
+        """Fence brokers whose sessions are over; runs until cancelled."""
+        while True:
+            await asyncio.sleep(check_interval_ms(self._session_ms) / 1000)
+            if self._metadata.writer.leading:
+                for node_id in await self._decided(FenceStaleBrokers()) or ():
+                    logger.warning("broker %d is fenced: it sent no heartbeat for %d ms", node_id, self._session_ms)
+
+    async def _decided(self, command: Command[R]) -> R | None:
+        try:
+            return await self._controller.request(command, ITSELF)
+        except KafkaError as problem:
+            if problem.code not in _MOVED:
+                logger.error("a broker that is gone cannot be fenced yet: %s", problem)
+            return None
+
+    def close(self) -> None:
+        for probe in tuple(self._probes.values()):
+            probe.cancel()

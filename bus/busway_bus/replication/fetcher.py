@@ -1,0 +1,322 @@
+"""Copies partitions from one leader, with one fetch at a time.
+
+Here: the loop of fetch, append and sync; pauses after errors.
+Not here: decisions (`following`), requests (`fetcher_session`), the logs (`follower_logs`), which leader (`replicator`).
+
+The next fetch is sent when everything appended is on disk, so the leader counts flushed records only. One round of
+syncs covers all partitions of a response.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from busway_bus.kernel.node_channels import BrokerChannels
+from busway_bus.replication.fetcher_session import FetcherSession, FetchLimits, Key
+from busway_bus.replication.follower_logs import FollowerLogs, view
+from busway_bus.replication.following import (
+    Append,
+    Ignore,
+    LookUp,
+    Restart,
+    Retry,
+    Truncate,
+    Wait,
+    out_of_range,
+    step,
+)
+from busway_bus.replication.partition import Partition
+from busway_bus.replication.partition_state import Role
+from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
+from busway_protocol.messages.fetch import FetchPartition, FetchResponse, PartitionData
+from busway_protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+logger = logging.getLogger("busway.replication")
+
+PURPOSE: Final = "replica-fetcher"
+LATEST, EARLIEST = -1, -2
+_EXPECTED: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Errors of a leader whose metadata is behind; they pass."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetcherSettings:
+    """Settings of all fetchers.
+
+    Attributes:
+        backoff_s: pause after an error, in s (replica.fetch.backoff.ms).
+        timeout_ms: of a request (replica.socket.timeout.ms).
+    """
+
+    limits: FetchLimits = field(default_factory=FetchLimits)
+    backoff_s: float = 1.0
+    timeout_ms: int = 30_000
+
+
+@dataclass(slots=True, eq=False)
+class _Followed:
+    partition: Partition
+    cut: Truncate | Restart | None = None
+    paused: asyncio.TimerHandle | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.partition.topic, self.partition.index
+
+
+class Fetcher:
+    """Fetches the partitions that one broker leads and this node follows.
+
+    Args:
+        broker_epoch: of this process; -1 while it is not registered, when nothing is fetched.
+    """
+
+    def __init__(
+        self,
+        leader: int,
+        *,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        channels: BrokerChannels,
+        logs: FollowerLogs,
+        settings: FetcherSettings,
+    ) -> None:
+        self.leader = leader
+        self._node_id, self._broker_epoch = node_id, broker_epoch
+        self._channels, self._logs, self._settings = channels, logs, settings
+        self._followed: dict[Key, _Followed] = {}
+        self._names: dict[UUID, str] = {}
+        self._due: dict[Key, None] = {}
+        """Partitions to be synced and then fetched from their new end."""
+        self._session = FetcherSession(settings.limits)
+        self._wake = asyncio.Event()
+        self._problem = ""
+        self._task: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def put(self, partition: Partition) -> None:
+        """Follow a partition, or its leader's new epoch."""
+        key = partition.topic, partition.index
+        followed = self._followed.get(key)
+        if followed is None or followed.partition is not partition:
+            self.remove(key)
+            followed = self._followed[key] = _Followed(partition)
+            self._names[partition.topic_id] = partition.topic
+        self._resume(followed)
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._run())
+
+    def remove(self, key: Key) -> None:
+        followed = self._followed.pop(key, None)
+        if followed is not None and followed.paused is not None:
+            followed.paused.cancel()
+        self._due.pop(key, None)
+        self._session.remove(key)
+
+    async def close(self) -> None:
+        for key in tuple(self._followed):
+            self.remove(key)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    # The loop
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._round()
+            except KafkaError as problem:
+                self._log_problem(str(problem))
+                self._session.failed()
+                await asyncio.sleep(self._settings.backoff_s)
+            except Exception:
+                logger.exception("fetching from broker %d failed on a mistake of this broker", self.leader)
+                self._session.failed()
+                await asyncio.sleep(self._settings.backoff_s)
+
+    async def _round(self) -> None:
+        await self._sync()
+        if self._session.is_idle:
+            self._wake.clear()
+            if not self._due:
+                await self._wake.wait()
+            return
+        broker_epoch = self._broker_epoch()
+        if broker_epoch < 0:
+            await asyncio.sleep(self._settings.backoff_s)
+            return
+        request = self._session.request(replica_id=self._node_id, broker_epoch=broker_epoch)
+        response = await self._channels.send(
+            self.leader, request, purpose=PURPOSE, timeout_ms=self._settings.timeout_ms + request.max_wait_ms
+        )
+        if not self._session.answered(response):
+            if response.error_code not in {
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+            }:
+                raise KafkaError(ErrorCode(response.error_code))
+            return
+        self._problem = ""
+        await self._take(response)
+
+    async def _sync(self) -> None:
+        """Sync the partitions that are due, then fetch them from their ends."""
+        while self._due:
+            due = [self._followed[key] for key in self._due]
+            await self._logs.synced([followed.partition for followed in due])
+            for followed in due:
+                self._due.pop(followed.key, None)
+                if self._followed.get(followed.key) is followed and followed.paused is None:
+                    self._fetch(followed)
+
+    def _fetch(self, followed: _Followed) -> None:
+        partition = followed.partition
+        log = partition.log
+        wanted = FetchPartition(
+            partition=partition.index,
+            current_leader_epoch=partition.state.leader_epoch,
+            fetch_offset=log.end_offset,
+            last_fetched_epoch=log.epochs.latest,
+            log_start_offset=log.start_offset,
+            partition_max_bytes=self._settings.limits.partition_max_bytes,
+        )
+        self._session.put(followed.key, partition.topic_id, wanted)
+
+    def _resume(self, followed: _Followed) -> None:
+        if followed.paused is not None:
+            followed.paused.cancel()
+            followed.paused = None
+        if followed.cut is not None and not self._cut(followed, followed.cut):
+            return
+        self._due[followed.key] = None
+        self._wake.set()
+
+    def _pause(self, followed: _Followed) -> None:
+        self._session.remove(followed.key)
+        self._due.pop(followed.key, None)
+        followed.paused = asyncio.get_running_loop().call_later(self._settings.backoff_s, self._resume, followed)
+
+    # A response
+
+    async def _take(self, response: FetchResponse) -> None:
+        for topic in response.responses:
+            name = topic.topic or self._names.get(topic.topic_id, "")
+            for answer in topic.partitions:
+                key = name, answer.partition_index
+                followed, request = self._followed.get(key), self._session.requested(key)
+                if followed is None or request is None or followed.partition.state.role is not Role.FOLLOWER:
+                    continue
+                if await self._carry_out(followed, request, answer):
+                    await asyncio.sleep(0)
+
+    async def _carry_out(self, followed: _Followed, request: FetchPartition, answer: PartitionData) -> bool:
+        """Do what the answer asks for; return whether it took long."""
+        partition = followed.partition
+        match step(view(partition), request, answer):
+            case Append() as append:
+                return self._append(followed, append)
+            case Truncate() as truncate:
+                if self._cut(followed, truncate):
+                    self._due[followed.key] = None
+                return True
+            case LookUp():
+                await self._look_up(followed)
+                return True
+            case Wait():
+                self._session.remove(followed.key)
+            case Retry(code):
+                if code not in _EXPECTED:
+                    logger.error("broker %d refuses %s-%d: %s", self.leader, *followed.key, code.name)
+                self._pause(followed)
+            case Ignore():
+                self._due[followed.key] = None
+        return False
+
+    def _append(self, followed: _Followed, append: Append) -> bool:
+        size_bytes = 0
+        before = followed.partition.log.end_offset
+        try:
+            size_bytes = self._logs.append(followed.partition, append)
+        except (ProtocolError, KafkaError) as problem:
+            logger.error("%s-%d cannot be copied from broker %d: %s", *followed.key, self.leader, problem)
+            self._pause(followed)
+        if followed.partition.log.end_offset != before and followed.paused is None:
+            self._due[followed.key] = None
+        return size_bytes > 0
+
+    def _cut(self, followed: _Followed, cut: Truncate | Restart) -> bool:
+        """Truncate or restart a log; after a failure of the disk once more after a pause."""
+        try:
+            if isinstance(cut, Restart):
+                self._logs.restart(followed.partition, cut.offset)
+            else:
+                self._logs.truncate(followed.partition, cut.offset)
+        except OSError as problem:
+            logger.error("%s-%d cannot be truncated, and it is tried again: %s", *followed.key, problem)
+            followed.cut = cut
+            self._pause(followed)
+            return False
+        followed.cut = None
+        return True
+
+    async def _look_up(self, followed: _Followed) -> None:
+        partition = followed.partition
+        epoch = partition.state.leader_epoch
+        try:
+            leader_end = await self._offset(partition, LATEST)
+            leader_start = await self._offset(partition, EARLIEST)
+        except KafkaError as problem:
+            if problem.code not in _EXPECTED:
+                logger.warning("the offsets of %s-%d cannot be looked up: %s", *followed.key, problem)
+            self._pause(followed)
+            return
+        if self._followed.get(followed.key) is not followed or partition.state.leader_epoch != epoch:
+            return
+        cut = out_of_range(view(partition), leader_start=leader_start, leader_end=leader_end)
+        logger.warning(
+            "%s-%d ends at %d, outside of the leader's log from %d to %d",
+            *followed.key,
+            partition.log.end_offset,
+            leader_start,
+            leader_end,
+        )
+        if isinstance(cut, Ignore):
+            self._pause(followed)
+        elif self._cut(followed, cut):
+            self._due[followed.key] = None
+
+    async def _offset(self, partition: Partition, timestamp: int) -> int:
+        query = ListOffsetsPartition(
+            partition_index=partition.index,
+            current_leader_epoch=partition.state.leader_epoch,
+            timestamp=timestamp,
+        )
+        request = ListOffsetsRequest(
+            replica_id=self._node_id, topics=[ListOffsetsTopic(name=partition.topic, partitions=[query])]
+        )
+        response = await self._channels.send(
+            self.leader, request, purpose=PURPOSE, timeout_ms=self._settings.timeout_ms
+        )
+        answer = response.topics[0].partitions[0]
+        if answer.error_code != ErrorCode.NONE:
+            raise KafkaError(ErrorCode(answer.error_code))
+        return int(answer.offset)
+
+    def _log_problem(self, text: str) -> None:
+        if text != self._problem:
+            self._problem = text
+            logger.warning("cannot fetch from broker %d, and it is tried again: %s", self.leader, text)

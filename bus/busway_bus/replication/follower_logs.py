@@ -1,0 +1,127 @@
+"""Changes of a follower's logs.
+
+Here: appends of fetched batches, truncation, the sync that a fetch waits for.
+Not here: what to do (`following`), when (`fetcher`), the files (`log`).
+"""
+
+import asyncio
+import logging
+
+from busway_bus.log.disk_failures import DiskFailures
+from busway_bus.log.flusher import Flusher
+from busway_bus.log.store import LogStore
+from busway_bus.replication.following import Append, ReplicaLog
+from busway_bus.replication.log_manager import LogManager
+from busway_bus.replication.partition import Partition
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.machine import Machine
+from busway_protocol.records.batch import iter_batches
+
+logger = logging.getLogger("busway.replication")
+
+
+def view(partition: Partition) -> ReplicaLog:
+    """Return a partition's log as `following` needs it."""
+    log = partition.log
+    return ReplicaLog(
+        start_offset=log.start_offset,
+        end_offset=log.end_offset,
+        leader_epoch=partition.state.leader_epoch,
+        epochs=log.epochs,
+    )
+
+
+class FollowerLogs:
+    """The logs of this node's followers. Truncation waits for the disk, on the event loop: it is rare and atomic."""
+
+    def __init__(
+        self, store: LogStore, logs: LogManager, flusher: Flusher, failures: DiskFailures, machine: Machine
+    ) -> None:
+        self._store, self._logs, self._flusher, self._failures = store, logs, flusher, failures
+        self._wall_ms = machine.wall_ms
+
+    def append(self, partition: Partition, step: Append) -> int:
+        """Append fetched batches, then take over the leader's high watermark and start offset; return the bytes.
+
+        Raises:
+            CorruptBatch: a batch is damaged or does not follow; those before it are appended.
+            KafkaError: KAFKA_STORAGE_ERROR, as before.
+        """
+        if self._flusher.failed is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk failed: {self._flusher.failed}")
+        size_bytes = 0
+        now_ms = self._wall_ms()
+        log, leader_epoch = partition.log, partition.state.leader_epoch
+        try:
+            for header, batch in iter_batches(step.records):
+                if header.partition_leader_epoch > leader_epoch:
+                    break  # of a later leader: fetched again in its epoch
+                if header.base_offset != log.end_offset:
+                    self._gap(partition, header.base_offset, header.last_offset)
+                partition.appended(log.append_as_follower(batch, now_ms=now_ms))
+                size_bytes += len(batch)
+        except OSError as problem:
+            self._failures.failed(log.directory, problem)
+            text = f"cannot write {log.directory}: {problem}"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from problem
+        if self._failures.failing and size_bytes:
+            self._failures.worked()
+        if size_bytes and log.config.durability == "interval":
+            self._logs.written(partition)
+        partition.leader_high_watermark(step.high_watermark)
+        start_offset = min(step.log_start_offset, partition.high_watermark)
+        if start_offset > log.start_offset:
+            log.advance_start(start_offset, now_ms)
+        return size_bytes
+
+    def _gap(self, partition: Partition, base_offset: int, last_offset: int) -> None:
+        """Prepare for a batch that does not begin at the end of the log.
+
+        Before it compaction removed records: a restart accepts the gap below the cleaned offset. A first batch may
+        begin before the leader's start offset, on which this log was begun.
+        """
+        log = partition.log
+        if base_offset > log.end_offset:
+            if not log.config.compacted:
+                self._store.note_cleaned((partition.topic, partition.index), base_offset)
+        elif log.start_offset == log.end_offset <= last_offset:
+            self.restart(partition, base_offset)
+
+    def truncate(self, partition: Partition, offset: int) -> None:
+        """Cut a log from `offset`. OSError: a retry is safe, nothing may be appended before it succeeds."""
+        log = partition.log
+        if offset >= log.end_offset:
+            log.epochs.truncate(log.end_offset)  # an entry that stays on disk is harmless
+            return
+        if offset < partition.high_watermark:
+            logger.warning(
+                "%s-%d is truncated from %d to %d, below the high watermark %d: the leader has other records",
+                partition.topic,
+                partition.index,
+                log.end_offset,
+                offset,
+                partition.high_watermark,
+            )
+        if offset < log.start_offset:
+            self.restart(partition, offset)
+            return
+        self._store.truncate((partition.topic, partition.index), offset, self._wall_ms())
+        partition.truncated()
+
+    def restart(self, partition: Partition, offset: int) -> None:
+        """Remove all records; the log begins at `offset`. OSError as for `truncate`."""
+        self._store.restart((partition.topic, partition.index), offset, self._wall_ms())
+        partition.restarted()
+
+    async def synced(self, partitions: "list[Partition]") -> None:
+        """Wait until what was appended counts as this node's own.
+
+        KafkaError: the disk failed.
+        """
+        flushes = []
+        for partition in partitions:
+            if partition.state.local_end_offset < partition.log.end_offset or partition.log.wants_flush:
+                self._logs.flush(partition)
+                flushes.append(self._flusher.request(partition.log))
+        if flushes:
+            await asyncio.gather(*flushes)

@@ -1,0 +1,110 @@
+"""Apache Kafka 4.3.1 with a listener for each protocol, and for each certificate that clients must refuse.
+
+Here: the broker with its user `ann`, options that it accepts.
+Not here: a broker in this process that answers authentication alone (`secured_broker`).
+"""
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.support.apache_kafka import ApacheKafka, java
+from tests.support.certificates import Certificates
+from tests.support.programs import held_ports
+
+PASSWORD = "pa55-phrase"
+LISTENERS = {
+    "PLAIN_TEXT": "PLAINTEXT",
+    "TLS": "SSL",
+    "MUTUAL": "SSL",
+    "EXPIRED": "SSL",
+    "ELSEWHERE": "SSL",
+    "SASL": "SASL_PLAINTEXT",
+    "SASL_TLS": "SASL_SSL",
+    "SHORT": "SASL_PLAINTEXT",
+}
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+SESSION_MS = 1_500
+_MODULES = {
+    "plain": f'plain.PlainLoginModule required user_ann="{PASSWORD}"',
+    "scram-sha-256": "scram.ScramLoginModule required",
+    "scram-sha-512": "scram.ScramLoginModule required",
+    "oauthbearer": 'oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="admin"',
+}
+
+
+class SecuredKafka(ApacheKafka):
+    """Apache Kafka with a listener for each protocol, and for each certificate that must be refused."""
+
+    def __init__(self, authority: Certificates) -> None:
+        super().__init__()
+        plain, controller = self._ports
+        others = [name for name in LISTENERS if name != "PLAIN_TEXT"]
+        self.ports = {"PLAIN_TEXT": plain, **dict(zip(others, held_ports(len(others)), strict=True))}
+        addresses = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items())
+        protocols = ",".join(f"{name}:{protocol}" for name, protocol in LISTENERS.items())
+        self._properties |= {
+            "listeners": f"{addresses},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": addresses,
+            "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{protocols}",
+            "inter.broker.listener.name": "PLAIN_TEXT",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": authority.ca,
+            "listener.name.mutual.ssl.client.auth": "required",
+            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+            "listener.name.short.plain.connections.max.reauth.ms": str(SESSION_MS),
+        }
+        stores = {"expired": {"days": -1}, "elsewhere": {"names": "DNS:elsewhere"}}
+        for listener in ("tls", "mutual", "sasl_tls", "expired", "elsewhere"):
+            prefix = f"listener.name.{listener}.ssl.keystore"
+            file = authority.issued(f"broker-{listener}", **stores.get(listener, {}))  # type: ignore[arg-type]
+            self._properties |= {f"{prefix}.type": "PEM", f"{prefix}.location": file}
+        for listener in ("sasl", "sasl_tls", "short"):
+            for mechanism, module in _MODULES.items():
+                name = f"listener.name.{listener}.{mechanism}.sasl.jaas.config"
+                self._properties[name] = f"org.apache.kafka.common.security.{module};"
+
+    def address(self, listener: str) -> str:
+        """Where a listener is."""
+        return f"127.0.0.1:{self.ports[listener]}"
+
+
+@contextmanager
+def secured_kafka(authority: Certificates) -> Iterator[SecuredKafka]:
+    """A running broker with the user ann, also of SCRAM."""
+    running = SecuredKafka(authority)
+    try:
+        running.start()
+        where = ("--bootstrap-server", running.address("PLAIN_TEXT"))
+        for name in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            credential = f"{name}=[password={PASSWORD}]"
+            user = ("--alter", "--add-config", credential, "--entity-type", "users", "--entity-name", "ann")
+            java("kafka.admin.ConfigCommand", *where, *user)
+        yield running
+    finally:
+        running.stop()
+
+
+def token(lifetime_s: int = 600) -> str:
+    """An unsigned token as Kafka's default handler of OAUTHBEARER accepts it; for tests only."""
+    claims = {"sub": "ann", "iat": int(time.time()) - 10, "exp": int(time.time()) + lifetime_s}
+    parts = [
+        base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in ({"alg": "none"}, claims)
+    ]
+    return f"{'.'.join(parts)}."
+
+
+def security(mechanism: str | None, protocol: str, authority: Certificates) -> dict[str, Any]:
+    """Options that the broker accepts."""
+    options: dict[str, Any] = {"security_protocol": protocol}
+    if protocol.endswith("SSL"):
+        options["ssl_cafile"] = authority.ca
+    if mechanism == "OAUTHBEARER":
+        options |= {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": token}
+    elif mechanism is not None:
+        options |= {"sasl_mechanism": mechanism, "sasl_plain_username": "ann", "sasl_plain_password": PASSWORD}
+    return options

@@ -1,0 +1,46 @@
+"""Modules that an import of `busway` must not load: start-up time of services, commands and tests.
+
+Here: lists of heavy modules, each import in a new process.
+Not here: how long an import takes (`benchmarks/import_time.py`).
+"""
+
+import subprocess
+import sys
+
+import pytest
+from tests.support.patience import patient
+
+EXTRAS = {
+    "aiosqlite", "alembic", "google", "h3", "numpy", "pandas", "prometheus_client", "psycopg", "pyarrow", "pyspark",
+    "re2", "regex", "sqlalchemy", "starlette", "uvicorn", "uvloop", "watchfiles",
+}  # fmt: skip
+"""Packages of extras."""
+HEAVY = EXTRAS | {
+    "busway_bus", "busway_connect", "busway_registry", "busway_spark", "email", "fastavro", "html", "http.client",
+    "httpx2", "importlib.metadata", "multiprocessing", "rich", "sqlite3", "typer", "unittest", "urllib.request",
+    "xml.etree",
+}  # fmt: skip
+"""Packages that need tens of milliseconds, and the other parts of Busway."""
+CLIENTS = ("Admin", "App", "Consumer", "DeadLetters", "Producer", "SecurityOptions", "ShareConsumer", "Table")
+
+
+def loaded(statement: str) -> set[str]:
+    """Import in a new process; the names of the loaded modules."""
+    code = f"import sys\n{statement}\nprint('\\n'.join(sys.modules))"
+    command = [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}\n{code}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patient(60), check=True)
+    return set(done.stdout.split())
+
+
+def test_the_package_alone_loads_no_other_module() -> None:
+    """`import busway` loads nothing of Busway beside it, no third-party package, and no asyncio."""
+    modules = loaded("import busway")
+    ours = {name for name in modules if name.startswith("busway")}
+    assert ours == {"busway"}
+    assert not modules & (HEAVY | {"asyncio", "cramjam", "dataclasses", "inspect", "json", "logging", "msgspec", "ssl"})
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_client_loads_no_heavy_module(name: str) -> None:
+    """Neither an extra, nor an HTTP client, nor the Avro library, nor the broker."""
+    assert not loaded(f"from busway import {name}") & HEAVY

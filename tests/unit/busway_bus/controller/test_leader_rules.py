@@ -1,0 +1,177 @@
+"""Any sequence of fencings, ISR changes, reports and elections keeps the rules of leaders.
+
+A model follows who has every committed record. A record is committed when the whole ISR has it, and the ISR has at
+least the minimum: a replica that leaves the ISR later lacks what is committed after it.
+"""
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from tests.support.seeds import seed
+from tests.unit.busway_bus.controller.cluster import SmallCluster
+
+from busway_bus.controller.elections import PREFERRED, UNCLEAN, BalanceLeaders, ElectLeaders, ElectUncleanLeaders
+from busway_bus.controller.isr_changes import AlterPartition, IsrChange
+from busway_bus.controller.leaders import ReportReplicas
+from busway_bus.metadata.features import has_elr
+from busway_bus.metadata.image import NO_LEADER, RECOVERED, RECOVERING, ClusterImage, PartitionImage
+
+BROKERS = (1, 2, 3, 4)
+TOPICS = {"t": ((1, 2, 3), (2, 3, 4), (4, 1, 2)), "u": ((3, 1, 4),)}
+STEPS, CLUSTERS = 60, 40
+
+
+Key = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Model:
+    """What replicas have: records are numbers, in the order in which they were written.
+
+    Attributes:
+        logs: records of each replica of each partition; an unclean shutdown may lose all of a broker's.
+        committed: records of each partition that no clean election may lose.
+    """
+
+    logs: dict[Key, dict[int, tuple[int, ...]]] = field(default_factory=dict)
+    committed: dict[Key, tuple[int, ...]] = field(default_factory=dict)
+    written: int = 0
+    elections: int = 0
+    unclean: int = 0
+
+    def write(self, cluster: SmallCluster) -> None:
+        """Each led partition takes one record, which is committed if the ISR reaches the minimum."""
+        for key, partition, min_isr in partitions(cluster):
+            logs = self.logs.setdefault(key, dict.fromkeys(partition.replicas, ()))
+            if partition.leader == NO_LEADER:
+                continue
+            self.written += 1
+            logs[partition.leader] += (self.written,)
+            for replica in partition.isr:
+                logs[replica] = logs[partition.leader]
+            if len(partition.isr) >= min_isr:
+                self.committed[key] = logs[partition.leader]
+
+    def check(self, before: ClusterImage, cluster: SmallCluster, *, unclean_allowed: bool, gone: int | None) -> None:
+        """The rules, after a step in which the broker `gone` came back from an unclean shutdown."""
+        for key, partition, _ in partitions(cluster):
+            older = before.partition(*key)
+            assert older is not None
+            check_shape(partition, older, cluster.image)
+            if partition.leader in {NO_LEADER, older.leader}:
+                continue
+            self.elections += 1
+            log, committed = self.logs[key][partition.leader], self.committed.get(key, ())
+            if partition.leader in {*older.isr, *older.elr}:
+                assert log[: len(committed)] == committed, f"{key}: {partition.leader} lacks committed records"
+                continue
+            self.unclean += 1
+            assert partition.recovery_state == RECOVERING
+            assert partition.isr == (partition.leader,)
+            no_other = {*older.isr, *older.elr} <= {gone} and older.last_known_elr == (partition.leader,)
+            assert unclean_allowed or no_other, f"{key}: {partition.leader} was neither in sync nor eligible"
+            self.committed[key] = tuple(record for record in committed if record in log)
+
+
+def partitions(cluster: SmallCluster) -> list[tuple[Key, PartitionImage, int]]:
+    """All partitions with their keys and minima."""
+    return [
+        ((topic.name, index), partition, int(cluster.image.topic_configs(topic.name)["min.insync.replicas"]))
+        for topic in cluster.image.topics.values()
+        for index, partition in enumerate(topic.partitions)
+    ]
+
+
+def check_shape(partition: PartitionImage, older: PartitionImage, image: ClusterImage) -> None:
+    """A leader is in sync and alive, ISR and ELR are disjoint sets of replicas, and epochs only rise."""
+    assert not set(partition.isr) & set(partition.elr)
+    assert len({*partition.isr, *partition.elr}) == len(partition.isr) + len(partition.elr)
+    assert {*partition.isr, *partition.elr} <= {*partition.replicas}
+    assert partition.partition_epoch >= older.partition_epoch
+    assert (partition.leader_epoch > older.leader_epoch) >= (partition.leader != older.leader)
+    assert (partition.partition_epoch > older.partition_epoch) == (partition != older)
+    if partition.leader == NO_LEADER:
+        return
+    assert partition.leader in partition.isr
+    assert not partition.lost_on(partition.leader)
+    if partition.leader != older.leader:
+        assert image.is_active(partition.leader)
+
+
+def isr_change(cluster: SmallCluster, numbers: random.Random, key: Key, partition: PartitionImage) -> Any:
+    """A leader's AlterPartition: a follower that lags leaves, or one that caught up enters."""
+    others = [replica for replica in partition.replicas if replica != partition.leader]
+    chosen = tuple(sorted({partition.leader, *numbers.sample(others, numbers.randint(0, len(others)))}))
+    return AlterPartition(
+        broker_id=partition.leader,
+        broker_epoch=cluster.image.brokers[partition.leader].epoch,
+        changes=(
+            IsrChange(
+                topic_id=cluster.image.topics[key[0]].topic_id,
+                partition_index=key[1],
+                leader_epoch=partition.leader_epoch - numbers.choice([0, 0, 0, 1]),
+                partition_epoch=partition.partition_epoch,
+                isr=tuple((broker, cluster.image.brokers[broker].epoch) for broker in chosen),
+                recovery_state=RECOVERED,
+            ),
+        ),
+    )
+
+
+def step(cluster: SmallCluster, model: Model, numbers: random.Random) -> tuple[bool, int | None]:
+    """One event; whether it asks for unclean elections, and a broker that had an unclean shutdown."""
+    kind = numbers.choice(["fence", "unfence", "isr", "isr", "isr", "elect", "balance", "lost", "restored", "unclean"])
+    broker = numbers.choice(BROKERS)
+    if kind == "fence":
+        cluster.fence(broker)
+    elif kind == "unclean":
+        cluster.fence(broker, unclean=True)
+        for logs in model.logs.values():
+            if broker in logs and has_elr(cluster.image.features):  # without, a log is taken at its word
+                logs[broker] = numbers.choice([(), logs[broker]])
+        return False, broker
+    elif kind == "unfence":
+        cluster.unfence(broker)
+    elif kind == "isr":
+        led = [row for row in partitions(cluster) if row[1].leader != NO_LEADER]
+        for key, partition, _ in numbers.sample(led, min(len(led), 1)):
+            (reply,) = cluster.run(isr_change(cluster, numbers, key, partition))
+            if isinstance(reply, PartitionImage):  # who enters has fetched everything
+                for replica in reply.isr:
+                    model.logs[key][replica] = model.logs[key][reply.leader]
+    elif kind == "elect":
+        election = numbers.choice([PREFERRED, PREFERRED, UNCLEAN])
+        cluster.run(ElectLeaders(kind=election, partitions=None))
+        return election == UNCLEAN, None
+    elif kind == "balance":
+        cluster.run(numbers.choice([BalanceLeaders(), ElectUncleanLeaders()]))
+    else:
+        keys = tuple(key for key, partition, _ in partitions(cluster) if numbers.random() < 0.3)
+        cluster.run(ReportReplicas(node_id=broker, **{kind: keys}))
+    return False, None
+
+
+@pytest.mark.parametrize("unclean", [False, True])
+@pytest.mark.parametrize("elr", [False, True])
+def test_leaders_have_everything_committed(elr: bool, unclean: bool) -> None:
+    """But after an unclean election, which happens only where it is allowed, or by request, or as the last resort."""
+    numbers, elections, unclean_ones = random.Random(seed(14)), 0, 0
+    for _ in range(CLUSTERS):
+        cluster, model = SmallCluster(4, elr=elr), Model()
+        for name, replicas in TOPICS.items():
+            cluster.create(
+                name,
+                *replicas,
+                min_insync_replicas=str(numbers.choice([1, 2, 2])),
+                unclean_leader_election_enable=str(unclean).lower(),
+            )
+        for _ in range(STEPS):
+            model.write(cluster)
+            before = cluster.image
+            by_request, gone = step(cluster, model, numbers)
+            model.check(before, cluster, unclean_allowed=unclean or by_request, gone=gone)
+        elections, unclean_ones = elections + model.elections, unclean_ones + model.unclean
+    assert elections > 200
+    assert unclean_ones > 20

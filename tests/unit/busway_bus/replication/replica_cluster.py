@@ -1,0 +1,413 @@
+"""Brokers that replicate with each other in a simulated world: their logs, fetchers and handlers, without sockets.
+
+Here: hosts with a disk and a `ReplicaManager`, channels that lose requests, a controller that decides with the real commands and never fails.
+Not here: what happens to them, and what must hold (`test_replicas`).
+"""
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, Final
+from uuid import UUID
+
+from busway_bus.controller.brokers import BrokerHeartbeat, FenceBroker, RegisterBroker
+from busway_bus.controller.controller import Surroundings
+from busway_bus.controller.heartbeats import BrokerHeartbeats
+from busway_bus.controller.topics import CreateTopics, NewTopic
+from busway_bus.handlers import fetch, list_offsets
+from busway_bus.handlers.common.context import Peer, RequestContext
+from busway_bus.handlers.common.pending_response import PendingResponse
+from busway_bus.handlers.for_controllers import alter_partition
+from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.listener_configs import Endpoint
+from busway_bus.log.flusher import Flusher
+from busway_bus.log.store import LogStore
+from busway_bus.metadata.delta import Delta
+from busway_bus.metadata.features import SUPPORTED
+from busway_bus.metadata.image import ClusterImage, PartitionImage
+from busway_bus.metadata.records import FeatureLevelRecord
+from busway_bus.replication.fetch_sessions import FetchSessions
+from busway_bus.replication.manager import InspectionBudget, ReplicaManager
+from busway_bus.replication.partition import Partition
+from busway_bus.replication.partition_state import ACKS_ALL
+from busway_bus.scheduling.fair_share import FairScheduler
+from busway_bus.testing.sim_files import SimFiles
+from busway_bus.testing.world import Crashed, SimProcess, World
+from busway_protocol.apis import api
+from busway_protocol.compile import decode, encode_chunks
+from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.records.builder import BatchBuilder
+from busway_protocol.schema import info_of
+
+TOPIC: Final = "t"
+LISTENER: Final = "PLAINTEXT"
+HANDLERS: Final = {handler.API: handler for handler in (fetch, list_offsets)}
+SETTINGS: Final = {
+    "listeners": f"{LISTENER}://h:9092",
+    "busway.insecure": "true",
+    "replica.lag.time.max.ms": "3000",
+    "replica.fetch.backoff.ms": "200",
+    "min.insync.replicas": "2",
+}
+
+
+def over_the_wire(message: Any, version: int) -> Any:
+    """A message as the other side has it."""
+    chunks = encode_chunks(message, version)
+    data = b"".join(chunk.take(len(chunk)) if hasattr(chunk, "take") else chunk for chunk in chunks)
+    return decode(type(message), version, data)
+
+
+class Controller:
+    """Decides at once, without a log: every record is committed."""
+
+    leader_id = 100
+
+    def __init__(self, cluster: "ReplicaCluster") -> None:
+        self._cluster = cluster
+        self.config = BrokerConfig.defaults(
+            node_id="100", **{key.replace(".", "_"): value for key, value in SETTINGS.items() if key != "listeners"}
+        )
+        self.image = ClusterImage()
+        self.records: list[Any] = [
+            FeatureLevelRecord(name=name, feature_level=highest) for name, (_, highest) in SUPPORTED.items()
+        ]
+        self.image, _ = self.everything()
+        self.heartbeats = BrokerHeartbeats()
+        self._ids = itertools.count(1_000)
+
+    async def request(self, command: Any, context: Any = None) -> Any:
+        """As of `controller.Controller`."""
+        return self.decide(command)
+
+    def decide(self, command: Any) -> Any:
+        """Decide, and publish the change to all hosts."""
+        surroundings = Surroundings(
+            config=self.config,
+            new_id=lambda: UUID(int=next(self._ids)),
+            next_offset=len(self.records),
+            heartbeats=self.heartbeats,
+            now_ms=int(self._cluster.world.now * 1000),
+        )
+        decision = command.decide(self.image, surroundings)
+        if decision.records:
+            delta = Delta(self.image)
+            for record in decision.records:
+                delta.apply(record)
+            self.image = delta.image()
+            self.records += decision.records
+            for host in self._cluster.hosts.values():
+                host.publish(self.image, delta, len(self.records))
+        return decision.reply
+
+    def everything(self) -> tuple[ClusterImage, Delta]:
+        """All that was ever decided, as one change."""
+        delta = Delta(ClusterImage())
+        for record in self.records:
+            delta.apply(record)
+        return delta.image(), delta
+
+
+class Channels:
+    """The channels of one host to the others and to the controller."""
+
+    def __init__(self, cluster: "ReplicaCluster", node_id: int) -> None:
+        self._cluster, self._node_id = cluster, node_id
+
+    async def send(self, *arguments: Any, **options: Any) -> Any:
+        """To a broker, or with one argument to the controller."""
+        if len(arguments) == 1:
+            return await self._cluster.to_controller(self._node_id, arguments[0])
+        return await self._cluster.to_broker(self._node_id, *arguments, timeout_ms=options["timeout_ms"])
+
+
+class ReplicaHost:
+    """A broker: its disk outlives it."""
+
+    def __init__(self, cluster: "ReplicaCluster", node_id: int) -> None:
+        self.cluster, self.node_id = cluster, node_id
+        self.disk = SimFiles(cluster.world.chance(f"disk{node_id}"))
+        self.config = BrokerConfig.from_properties({"node.id": str(node_id), **SETTINGS, **cluster.settings})
+        self.disk.waits = self._wait
+        self.process: SimProcess | None = None
+        self.replicas: ReplicaManager
+        self.epoch = -1
+        self.starts = 0
+        self._feed: deque[tuple[ClusterImage, Delta, int]] = deque()
+        self._fed = asyncio.Event()
+
+    def _wait(self, seconds: float) -> None:
+        self.cluster.world.host(f"n{self.node_id}").waited_s += seconds
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return self.process is not None and self.process.alive
+
+    def publish(self, image: ClusterImage, delta: Delta, offset: int) -> None:
+        """It reads this when it comes to it."""
+        self._feed.append((image, delta, offset))
+        self._fed.set()
+
+    async def start(self) -> None:
+        """Open the logs, register, follow."""
+        self.disk.power_on()
+        self.starts += 1
+        process = self.process = self.cluster.world.process(f"n{self.node_id}")
+        await process.run(self._start)
+        process.start(self._follow)
+
+    async def _start(self) -> None:
+        assert self.process is not None
+        machine = self.process.process.machine
+        store = LogStore(self.disk, node_id=self.node_id, new_ids=machine.uuid4)
+        flusher = Flusher(lambda problem: None)
+        self.replicas = ReplicaManager(self.config, store, flusher, FairScheduler(machine), machine)
+        self._sessions = FetchSessions(100)
+        self._feed.clear()
+        previous, self.epoch = self.epoch, -1
+        channels = Channels(self.cluster, self.node_id)
+        self.replicas.replicate(brokers=channels, controller=channels, broker_epoch=lambda: self.epoch)
+        self.epoch = await self.cluster.controller.request(
+            RegisterBroker(
+                node_id=self.node_id,
+                incarnation=UUID(int=self.node_id * 1_000 + self.starts),
+                endpoints=(Endpoint(name=LISTENER, host=f"n{self.node_id}", port=9092),),
+                rack=f"rack{self.node_id}",
+                directories=(store.identity.directory_id,),
+                features=tuple((name, lowest, highest) for name, (lowest, highest) in SUPPORTED.items()),
+                joins=True,
+                previous_epoch=previous,
+            )
+        )
+        self._feed.clear()
+        image, delta = self.cluster.controller.everything()
+        offset = len(self.cluster.controller.records)
+        await self.replicas.local.follow(image, delta)
+        self._heartbeat(offset)
+
+    async def _follow(self) -> None:
+        chance = self.cluster.world.chance(f"feed{self.node_id}/{self.starts}")
+        while True:
+            while not self._feed:
+                self._fed.clear()
+                await self._fed.wait()
+            await asyncio.sleep(chance.expovariate(50))
+            image, delta, offset = self._feed.popleft()
+            await self.replicas.local.follow(image, delta)
+            self._heartbeat(offset)
+
+    def _heartbeat(self, offset: int) -> None:
+        """Tell the controller how far the metadata is applied here."""
+        beat = BrokerHeartbeat(node_id=self.node_id, epoch=self.epoch, metadata_offset=offset)
+        self.cluster.controller.decide(beat)
+
+    async def handle(self, request: Any, version: int) -> Any:
+        """The response of a handler."""
+        key = info_of(type(request)).api_key
+        assert self.process is not None
+        node: Any = SimpleNamespace(
+            config=self.config,
+            node_id=self.node_id,
+            image=self.replicas.local.image,
+            replicas=self.replicas,
+            sessions=self._sessions,
+            machine=self.process.process.machine,
+            scheduler=self.replicas.scheduler,
+        )
+        context = RequestContext(
+            api_version=version,
+            client_id=None,
+            client_host="h",
+            advertised=self.config.listeners[0],
+            peer=Peer(),
+            node=node,
+        )
+        answer = HANDLERS[key].handle(request, context)  # type: ignore[index, operator]
+        if isinstance(answer, PendingResponse):
+            done = asyncio.get_running_loop().create_future()
+            answer.when_done(lambda: done.set_result(None))
+            await done
+            if answer.problem is not None:
+                raise answer.problem
+            answer = answer.response
+        elif isinstance(answer, Awaitable):
+            answer = await answer
+        return over_the_wire(answer, version)
+
+    def crash(self, *, power: bool) -> None:
+        """Kill the process; without power its disk loses what was not synced, too."""
+        assert self.process is not None
+        self.process.crash()
+        self.disk.power_off()
+        if not power:
+            self.disk.cut_power(self.cluster.world.chance(f"cut{self.node_id}/{self.starts}").randrange)
+
+    async def append(self, index: int, value: bytes) -> int:
+        """Write one record with acks=all; return its offset. KafkaError: refused, or not known."""
+        partition = self.replicas.find(TOPIC, index)
+        builder = BatchBuilder()
+        builder.append(1_700_000_000_000, None, value)
+        written = self.replicas.append_from_client(partition, builder.build(), ACKS_ALL, InspectionBudget())
+        info = await written if isinstance(written, asyncio.Task) else written
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def acknowledged(problem: KafkaError | None) -> None:
+            if done.done():
+                return
+            if problem is None:
+                done.set_result(None)
+            else:
+                done.set_exception(problem)
+
+        if self.replicas.await_acks(partition, info, ACKS_ALL, acknowledged):
+            await done
+        return info.first_offset
+
+
+class ReplicaCluster:
+    """Brokers 1 to `count` with one topic on all of them.
+
+    Attributes:
+        cut: pairs of broker ids whose requests are lost.
+        delay_s: mean of a message's way.
+    """
+
+    def __init__(self, world: World, count: int = 3, *, settings: dict[str, str] | None = None) -> None:
+        self.world = world
+        self.settings = settings or {}
+        self.hosts: dict[int, ReplicaHost] = {}
+        self.controller = Controller(self)
+        self.hosts.update({node_id: ReplicaHost(self, node_id) for node_id in range(1, count + 1)})
+        self.cut: set[tuple[int, int]] = set()
+        self.delay_s = 0.001
+        self._network = world.chance("network")
+
+    async def start(self, partitions: int = 1, **configs: str) -> None:
+        """Start all, and create the topic with each broker as the preferred leader in turn."""
+        for host in self.hosts.values():
+            await host.start()
+        ids = list(self.hosts)
+        assignments = tuple(
+            (index, tuple(ids[index % len(ids) :] + ids[: index % len(ids)])) for index in range(partitions)
+        )
+        self.controller.decide(
+            CreateTopics(
+                topics=(
+                    NewTopic(
+                        name=TOPIC,
+                        assignments=assignments,
+                        configs={key.replace("_", "."): value for key, value in configs.items()},
+                    ),
+                )
+            )
+        )
+        await self.until(lambda: all(self.partition_on(node_id, 0) is not None for node_id in ids))
+
+    async def restart(self, node_id: int) -> None:
+        """Start a crashed broker again, which the controller has noticed by then."""
+        self.fence(node_id)
+        await self.hosts[node_id].start()
+
+    def crash(self, node_id: int, *, power: bool = True) -> None:
+        """Crash a broker; the controller fences it later, or at its next registration (see `fence`)."""
+        self.hosts[node_id].crash(power=power)
+
+    def fence(self, node_id: int) -> None:
+        """The controller notices that a broker is gone."""
+        self.controller.decide(FenceBroker(node_id=node_id, epoch=self.controller.image.brokers[node_id].epoch))
+
+    def partition(self, index: int = 0) -> PartitionImage:
+        """A partition as the controller has it."""
+        placed = self.controller.image.partition(TOPIC, index)
+        assert placed is not None
+        return placed
+
+    def partition_on(self, node_id: int, index: int = 0) -> Partition | None:
+        """A partition on a broker that runs."""
+        host = self.hosts[node_id]
+        return host.replicas.local.get((TOPIC, index)) if host.alive else None
+
+    async def until(self, condition: Callable[[], bool], within_s: float = 60.0) -> None:
+        """Wait in virtual time. AssertionError: it does not come."""
+        end = self.world.now + within_s
+        while not condition():
+            assert self.world.now < end, "it does not come"
+            await asyncio.sleep(0.01)
+
+    def in_sync(self) -> bool:
+        """Whether each partition has a leader and all brokers in its ISR, and each of them has its log and high watermark."""
+        topic = self.controller.image.topics[TOPIC]
+        for index, placed in enumerate(topic.partitions):
+            if placed.leader < 0 or len(placed.isr) < len(self.hosts):
+                return False
+            replicas = [self.partition_on(node_id, index) for node_id in self.hosts]
+            if any(replica is None or replica.state.leader_epoch != placed.leader_epoch for replica in replicas):
+                return False
+            if len({(replica.log.end_offset, replica.high_watermark) for replica in replicas if replica}) > 1:
+                return False
+            if any(replica.high_watermark != replica.log.end_offset for replica in replicas if replica):
+                return False
+        return True
+
+    async def produce(self, index: int, value: bytes, within_s: float = 10.0) -> int:
+        """Write to the leader with acks=all. KafkaError or Crashed: maybe not written."""
+        host = self.hosts.get(self.partition(index).leader)
+        if host is None or not host.alive:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+        assert host.process is not None
+        await asyncio.sleep(self._way())
+        if not host.alive:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+        try:
+            async with asyncio.timeout(within_s):
+                return await host.process.run(host.append, index, value)
+        except TimeoutError:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT) from None
+
+    # The network
+
+    def _way(self) -> float:
+        return self._network.expovariate(1 / self.delay_s)
+
+    async def to_broker(self, sender: int, receiver: int, request: Any, *, timeout_ms: int) -> Any:
+        """As of `BrokerChannels.send`."""
+        await asyncio.sleep(self._way())
+        version = info_of(type(request)).max_version
+        request = over_the_wire(request, version)
+        host = self.hosts[receiver]
+        if not host.alive:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE)
+        if (sender, receiver) in self.cut:
+            await asyncio.sleep(timeout_ms / 1000)
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION)
+        assert host.process is not None
+        try:
+            response = await host.process.run(host.handle, request, version)
+        except Crashed:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION) from None
+        await asyncio.sleep(self._way())
+        if (receiver, sender) in self.cut:
+            await asyncio.sleep(timeout_ms / 1000)
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION)
+        return response
+
+    async def to_controller(self, sender: int, request: Any) -> Any:
+        """As of `ControllerChannel.send`; a retry may have been carried out before."""
+        version = info_of(type(request)).max_version
+        key = info_of(type(request)).api_key
+        assert key == alter_partition.API
+        context: Any = SimpleNamespace(
+            api_version=version, node=SimpleNamespace(controller=self.controller), for_controller=None
+        )
+        while True:
+            await asyncio.sleep(self._way())
+            response = await alter_partition.handle(over_the_wire(request, version), context)
+            await asyncio.sleep(self._way())
+            if self._network.random() > 0.05:
+                return over_the_wire(response, version)
+
+
+__all__ = ["TOPIC", "ReplicaCluster", "api"]
