@@ -84,6 +84,7 @@ GROUPS: Final[dict[str, Group]] = {
             )
         },
     ),
+    "otel": Group("busway.otel", {"busway.otel": ("Tracing", "TracedProducer", "process_span", "inject", "extract")}),
     "connect": Group(
         "busway_connect",
         {
@@ -110,7 +111,15 @@ HIDDEN: Final[dict[str, str]] = {
     "Producer": "abort|cut|check|choose|partition_for",
 }
 """Members that are public for other modules of Busway, and of no use to others."""
-PACKAGES: Final = ("busway", "busway.sql", "busway.web", "busway.testing", "busway_connect", "busway_spark")
+PACKAGES: Final = (
+    "busway",
+    "busway.sql",
+    "busway.web",
+    "busway.testing",
+    "busway.otel",
+    "busway_connect",
+    "busway_spark",
+)
 SPARK: Final = "busway_spark"
 """Its modules import PySpark, which need not be installed here: their docstrings are read from the files."""
 
