@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from busway_spark.security import client_security
 from tests.support import certificates
 from tests.support.patience import patient
 from tests.support.programs import end, spawn
@@ -34,6 +33,7 @@ from busway import (
 )
 from busway_connect.config import WorkerConfig
 from busway_connect.runtime.worker import Worker
+from busway_spark.security import client_security
 
 SECRETS = {
     "password": "pw-4711-secret",
