@@ -24,7 +24,7 @@ from busway_bus.nodes.channels import ActiveController, BrokerConnections
 from busway_bus.nodes.fencing import Fencing
 from busway_bus.nodes.forwarding import Forwarder
 from busway_bus.nodes.kept_records import keeps_records
-from busway_bus.nodes.lifecycle import BrokerLifecycle
+from busway_bus.nodes.lifecycle import BrokerLifecycle, CannotRegister
 from busway_bus.nodes.quorum_member import QuorumMember
 from busway_bus.nodes.remote_controller import RemoteController
 from busway_bus.quorum.local_controller import LocalController
@@ -42,6 +42,8 @@ FORWARD_RETRY_MS: Final = 60_000
 """How long requests wait for a controller, as in Kafka's BrokerServer."""
 SHUTDOWN_S: Final = 10.0
 """Bound of a controlled shutdown."""
+LEADERLESS_S: Final = 2.0
+"""How long a controlled shutdown goes on without a leader of the quorum."""
 UNFENCED_S: Final = 30.0
 """Wait of a start until this broker is unfenced; it serves already."""
 CAUGHT_UP_S: Final = 5.0
@@ -182,10 +184,20 @@ class ClusterMember:
         )
 
     async def _led(self) -> None:
-        """Wait until a voter leads, and say so."""
+        """Wait until a voter leads, and say so.
+
+        Raises:
+            CannotRegister: most voters belong to another cluster.
+        """
         loop = asyncio.get_running_loop()
         told_s = loop.time()
         while self._leader() < 0:
+            strangers = self._quorum.driver.strangers
+            if 2 * len(strangers) > len(self._config.voters):
+                raise CannotRegister(
+                    f"the voters {sorted(strangers)} belong to another cluster: meta.properties of this node has another cluster.id. "
+                    f"Choose an empty directory, format it with their cluster's id, or correct controller.quorum.voters"
+                )
             if loop.time() - told_s >= _TOLD_S:
                 told_s = loop.time()
                 logger.warning(
@@ -237,7 +249,17 @@ class ClusterMember:
         self._assignments.look()
 
     async def leave(self) -> None:
-        await self.lifecycle.shut_down(SHUTDOWN_S)
+        leaving = asyncio.ensure_future(self.lifecycle.shut_down(SHUTDOWN_S))
+        loop = asyncio.get_running_loop()
+        led_s = loop.time()
+        while not leaving.done():
+            await asyncio.wait([leaving], timeout=_LOOK_S)
+            if self._leader() >= 0:
+                led_s = loop.time()
+            elif loop.time() - led_s >= LEADERLESS_S:  # most other voters stop, too
+                leaving.cancel()
+                break
+        await asyncio.wait([leaving])
         await self._quorum.driver.resign()
 
     def disconnect(self) -> None:

@@ -147,6 +147,8 @@ class QuorumDriver:
         self._reading: set[asyncio.Task[None]] = set()
         self._reads = asyncio.Semaphore(SNAPSHOT_READS_AT_ONCE_MAX)
         self._closed = False
+        self.strangers: set[int] = set()
+        """Nodes that refuse this one, since they belong to another cluster."""
 
     # State
 
@@ -374,7 +376,17 @@ class QuorumDriver:
         if isinstance(answer, Refused):
             self._step(Answer(correlation=send.correlation, body=None, refused=True))
         else:
+            self._note_cluster(send.to, answer)
             self._step(Answer(correlation=send.correlation, body=answer))
+
+    def _note_cluster(self, node_id: int, answer: QuorumResponse | None) -> None:
+        if answer is None:
+            return
+        if answer.error_code != ErrorCode.INCONSISTENT_CLUSTER_ID:
+            self.strangers.discard(node_id)
+        elif node_id not in self.strangers:
+            self.strangers.add(node_id)
+            logger.error("node %d belongs to another cluster: its meta.properties has another cluster.id", node_id)
 
     def _reply(self, reply: Reply) -> None:
         waiter: asyncio.Future[QuorumResponse] = reply.waiter

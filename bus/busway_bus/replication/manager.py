@@ -7,6 +7,7 @@ Not here: the partitions (`local_partitions`), commitment (`partition_state`), m
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from busway_bus.kernel.config import BrokerConfig
@@ -21,14 +22,13 @@ from busway_bus.log.partition_log import AppendInfo
 from busway_bus.log.producer_state import Verification
 from busway_bus.log.store import LogStore
 from busway_bus.log.validate import check_batch
+from busway_bus.metadata.image import ClusterImage
 from busway_bus.replication.acknowledgements import Acknowledged
-from busway_bus.replication.follower_logs import FollowerLogs
 from busway_bus.replication.isr import AlterPartition, FollowerFetch
 from busway_bus.replication.local_partitions import Key, LocalPartitions, Peers
 from busway_bus.replication.log_manager import LogManager
 from busway_bus.replication.partition import Partition
 from busway_bus.replication.partition_state import ACKS_ALL
-from busway_bus.replication.replicator import Replicator, may_join
 from busway_bus.replication.transaction_verification import TransactionVerifications
 from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.scheduling.time_slices import Slices
@@ -36,6 +36,9 @@ from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
 from busway_protocol.records.batch import BatchHeader
 from busway_protocol.types import Buffer
+
+if TYPE_CHECKING:
+    from busway_bus.replication.replicator import Replicator
 
 
 class InspectionBudget:
@@ -100,7 +103,7 @@ class ReplicaManager:
         self.scheduler = scheduler
         self.verifications = TransactionVerifications()
         self.logs = LogManager(config, store, flusher, self.local, scheduler=self.scheduler, machine=machine)
-        self._followers = FollowerLogs(store, self.logs, flusher, self._failures, machine)
+        self._store, self._machine = store, machine
         self._isr_keeper: asyncio.Task[None] | None = None
 
     def replicate(
@@ -111,8 +114,12 @@ class ReplicaManager:
         Args:
             broker_epoch: of this process, from the response to its registration; -1 before.
         """
+        from busway_bus.replication.follower_logs import FollowerLogs  # keeps the start of a node alone short
+        from busway_bus.replication.replicator import Replicator  # as above
+
+        followers = FollowerLogs(self._store, self.logs, self._flusher, self._failures, self._machine)
         replicator = self._peers.replicator = Replicator(
-            self._config, self._followers, brokers=brokers, controller=controller, broker_epoch=broker_epoch
+            self._config, followers, brokers=brokers, controller=controller, broker_epoch=broker_epoch
         )
         for partition in self.local:
             replicator.moved(partition)
@@ -130,7 +137,7 @@ class ReplicaManager:
         return FollowerFetch(
             replica=replica,
             broker_epoch=broker_epoch,
-            eligible=may_join(self.local.image, replica, broker_epoch),
+            eligible=_may_join(self.local.image, replica, broker_epoch),
             lag_max_ms=self._config.get("replica.lag.time.max.ms"),
             now_ms=int(self._monotonic_s() * 1000),
         )
@@ -344,6 +351,14 @@ class ReplicaManager:
         if self._inspections:
             await asyncio.wait(self._inspections)
         self.slices.close()
+
+
+def _may_join(image: ClusterImage, replica: int, broker_epoch: int) -> bool:
+    """Whether a broker may enter ISRs; an epoch of -1 is not checked."""
+    broker = image.brokers.get(replica)
+    if broker is None or broker.fenced or broker.in_controlled_shutdown:
+        return False
+    return broker_epoch in {-1, broker.epoch}
 
 
 def _settles(acknowledged: "asyncio.Future[None]") -> Acknowledged:

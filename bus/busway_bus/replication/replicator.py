@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.node_channels import BrokerChannels, ControllerChannel
-from busway_bus.metadata.image import NO_LEADER, ClusterImage
+from busway_bus.metadata.image import NO_LEADER
 from busway_bus.replication.fetcher import Fetcher, FetcherSettings
 from busway_bus.replication.fetcher_session import FetchLimits, Key
 from busway_bus.replication.follower_logs import FollowerLogs
@@ -17,14 +17,6 @@ from busway_bus.replication.isr import AlterPartition
 from busway_bus.replication.isr_updates import IsrUpdates
 from busway_bus.replication.partition import Partition
 from busway_bus.replication.partition_state import Role
-
-
-def may_join(image: ClusterImage, replica: int, broker_epoch: int) -> bool:
-    """Whether a broker may enter ISRs; an epoch of -1 is not checked."""
-    broker = image.brokers.get(replica)
-    if broker is None or broker.fenced or broker.in_controlled_shutdown:
-        return False
-    return broker_epoch in {-1, broker.epoch}
 
 
 class Replicator:
