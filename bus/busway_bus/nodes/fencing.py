@@ -28,7 +28,8 @@ R = TypeVar("R")
 PROBE_S: Final = 0.5
 """Bound of a probe, and pause between probes of a broker without a connection."""
 AGAIN_S: Final = 0.1
-"""Pause before the second probe: a dying process closes its connections before its listeners, or after."""
+"""Pause before the second probe: a dying process closes its connections before its listeners, or after. Also the first
+pause of a leadership."""
 _MOVED: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
 """Errors after which another controller, or a later check, fences."""
 
@@ -81,10 +82,14 @@ class Fencing:
         return address is not None and await is_refused(address.host, address.port, PROBE_S)
 
     async def watch_connections(self) -> None:
-        """Probe unfenced brokers without a connection; runs until cancelled."""
+        """Probe unfenced brokers without a connection, soon after a leadership began; runs until cancelled."""
+        loop, leadership, due_s = asyncio.get_running_loop(), -1, 0.0
         while True:
-            await asyncio.sleep(PROBE_S)
-            if self._metadata.writer.leading:
+            await asyncio.sleep(AGAIN_S)
+            if not self._metadata.writer.leading:
+                continue
+            if self._metadata.leadership != leadership or loop.time() >= due_s:
+                leadership, due_s = self._metadata.leadership, loop.time() + PROBE_S
                 for broker in self._metadata.image.usable_brokers():
                     if broker.node_id not in self._connections:
                         self._probe(broker.node_id, broker.epoch)

@@ -195,6 +195,7 @@ def test_a_broker_whose_process_is_gone_is_fenced_at_once() -> None:
         first, _ = await nodes(world, "a", "b")
         decider = Decider()
         metadata = cast("Any", type("Metadata", (), {})())
+        metadata.leadership = 3
         metadata.image = image_of(b1="a", b2="b")
         metadata.writer = cast("Any", type("Writer", (), {"leading": True})())
         fencing = Fencing(cast("Any", decider), metadata, session_ms=9_000, listener="PLAINTEXT")
