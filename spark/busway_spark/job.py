@@ -26,6 +26,7 @@ except ImportError as missing:
     raise SystemExit(f"{missing}: pip install 'busway[spark]'") from None
 
 from busway import Admin, BuswayError, SecurityOptions
+from busway.security.properties import is_secret
 from busway_spark.errors import explain
 from busway_spark.keys import key_schemas, key_text
 from busway_spark.lag import LagListener
@@ -205,6 +206,10 @@ def _named(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise argparse.ArgumentTypeError(f"{text!r}: give NAME=VALUE")
+    if is_secret(name, value):
+        raise argparse.ArgumentTypeError(
+            f"{name}: every user of this machine can read arguments; put it into the file of --command-config"
+        )
     return name, value
 
 
