@@ -145,7 +145,7 @@ def test_a_broker_that_cannot_be_reached_has_not_got_the_request() -> None:
 
 
 def test_a_probe_tells_a_dead_process_from_a_cut_network() -> None:
-    """Only a closed port shows that nobody listens."""
+    """Only a closed port shows that no process listens."""
 
     async def workload(world: World) -> None:
         (node,) = await nodes(world, "a")
@@ -199,15 +199,15 @@ def test_a_broker_whose_process_is_gone_is_fenced_at_once() -> None:
         metadata.image = image_of(b1="a", b2="b")
         metadata.writer = cast("Any", type("Writer", (), {"leading": True})())
         fencing = Fencing(cast("Any", decider), metadata, session_ms=9_000, listener="PLAINTEXT")
-        one, two = Connected(), Connected()
-        fencing.received(cast("Any", one), 1, 7)
-        fencing.received(cast("Any", two), 2, 7)
-        two.close()
+        first_connection, second_connection = Connected(), Connected()
+        fencing.received(cast("Any", first_connection), 1, 7)
+        fencing.received(cast("Any", second_connection), 2, 7)
+        second_connection.close()
         await world.sleep(1)
         assert not decider.fenced
         first.crash()
         metadata.writer.leading = False
-        one.close()
+        first_connection.close()
         await world.sleep(1)
         assert not decider.fenced
         metadata.writer.leading = True
