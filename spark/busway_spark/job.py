@@ -25,15 +25,17 @@ try:
 except ImportError as missing:
     raise SystemExit(f"{missing}: pip install 'busway[spark]'") from None
 
-from busway import Admin, BuswayError
+from busway import Admin, BuswayError, SecurityOptions
+from busway.security.properties import is_secret
 from busway_spark.errors import explain
 from busway_spark.keys import key_schemas, key_text
 from busway_spark.lag import LagListener
 from busway_spark.schemas import schemas_of
+from busway_spark.security import checking_security, options_of_file
 from busway_spark.session import session
 from busway_spark.store import EVERY_5_S, FORMATS, Format, realtime, to_store
 from busway_spark.supervise import run_stream
-from busway_spark.topics import SOURCES, read_topic, secured, stream_topic
+from busway_spark.topics import DEFAULT_SOURCE, SOURCES, Source, read_topic, stream_topic
 
 REALTIME: Final = "realtime"
 MICRO_BATCH: Final = "micro-batch"
@@ -59,7 +61,9 @@ class Job:
         self._out = given.out.rstrip("/")
         self._checkpoints = (given.checkpoint or f"{self._out}/_checkpoints").rstrip("/")
         self._missing: frozenset[int] = frozenset()
-        self._kafka_options: dict[str, str] = dict(given.kafka_option)
+        self._kafka_options = kafka_options(given)
+        # Security alone, from a file, leaves the choice of the source as it is.
+        self._source: Source = given.source or ("kafka" if given.kafka_option else DEFAULT_SOURCE)
 
     def place(self, name: str) -> str:
         """Return folder or URL of a table: `OUT/<name>`."""
@@ -109,7 +113,8 @@ class Job:
             return writer.trigger(availableNow=True).start()
         if self.given.mode == MICRO_BATCH:
             return writer.trigger(processingTime="0 seconds").start()
-        partitions = asyncio.run(_partitions(self.given.bootstrap_servers, reads))
+        security = checking_security(self._kafka_options)
+        partitions = asyncio.run(_partitions(self.given.bootstrap_servers, reads, security))
         context = self.spark.sparkContext
         if context.master.startswith("local") and partitions > context.defaultParallelism:
             raise TooFewSlots(
@@ -149,7 +154,7 @@ class Job:
         return {
             "bootstrap_servers": self.given.bootstrap_servers,
             "schema_registry": self.given.registry,
-            "source": self.given.source,
+            "source": self._source,
             "kafka_options": self._kafka_options,
         }
 
@@ -170,7 +175,12 @@ def arguments(name: str, description: str | None) -> argparse.ArgumentParser:
         type=_named,
         default=[],
         metavar="NAME=VALUE",
-        help="an option of Spark's Kafka source, such as kafka.security.protocol=SASL_SSL; repeatable",
+        help="an option of Spark's Kafka source, such as kafka.client.id=offload; repeatable",
+    )
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="properties file of a Java client: TLS and SASL of all connections to brokers; default $BUSWAY_COMMAND_CONFIG",
     )
     parser.add_argument(
         "--conf",
@@ -196,7 +206,20 @@ def _named(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise argparse.ArgumentTypeError(f"{text!r}: give NAME=VALUE")
+    if is_secret(name, value):
+        raise argparse.ArgumentTypeError(
+            f"{name}: every user of this machine can read arguments; put it into the file of --command-config"
+        )
     return name, value
+
+
+def kafka_options(given: argparse.Namespace) -> dict[str, str]:
+    """Return the options for connections to brokers: those of the file, below those of the command line.
+
+    Raises:
+        BadProperties: the file cannot be read.
+    """
+    return options_of_file(given.command_config) | dict(given.kafka_option)
 
 
 def add_mode(parser: argparse.ArgumentParser) -> None:
@@ -233,8 +256,8 @@ def run_job(
         add_arguments(parser)
     given = parser.parse_args(argv)
     try:
-        if not secured(dict(given.kafka_option)):
-            asyncio.run(_check_topics(given.bootstrap_servers, topics(given)))
+        if (security := checking_security(kafka_options(given))) is not None:
+            asyncio.run(_check_topics(given.bootstrap_servers, topics(given), security))
         for topic in topics(given):
             schemas_of(given.registry, topic, subject=subject(given))
         quiet = {"spark.log.level": given.log_level.upper(), **dict(given.conf)}
@@ -258,11 +281,11 @@ def run_job(
     return 0
 
 
-async def _partitions(bootstrap_servers: str, topics: Sequence[str]) -> int:
-    async with Admin(bootstrap_servers) as admin:
+async def _partitions(bootstrap_servers: str, topics: Sequence[str], security: SecurityOptions | None) -> int:
+    async with Admin(bootstrap_servers, security=security) as admin:
         return sum(len(topic.partitions) for topic in (await admin.describe_topics(topics)).values())
 
 
-async def _check_topics(bootstrap_servers: str, topics: Sequence[str]) -> None:
-    async with Admin(bootstrap_servers) as admin:
+async def _check_topics(bootstrap_servers: str, topics: Sequence[str], security: SecurityOptions) -> None:
+    async with Admin(bootstrap_servers, security=security) as admin:
         await admin.describe_topics(topics)

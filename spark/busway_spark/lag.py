@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pyspark.sql.streaming import StreamingQueryListener
 
-from busway import Admin, BuswayError, TopicPartition
+from busway import Admin, BuswayError, SecurityOptions, TopicPartition
 from busway_spark.offsets import from_json
 
 _FIGURES: Final = {
@@ -71,6 +71,7 @@ class LagListener(StreamingQueryListener):
         port: int | None = None,
         group: str | None = None,
         bootstrap_servers: str | None = None,
+        security: SecurityOptions | None = None,
     ) -> None:
         if group is not None and bootstrap_servers is None:
             raise ValueError("a group to commit to needs bootstrap_servers")
@@ -78,6 +79,7 @@ class LagListener(StreamingQueryListener):
         self._text_file = text_file
         self._group = group
         self._bootstrap_servers = bootstrap_servers
+        self._security = security
         self.commit_problem: BuswayError | None = None
         """Why the last commit failed; the query continues, as its checkpoint has the progress."""
         self._gauges: dict[str, Any] = {}
@@ -109,7 +111,10 @@ class LagListener(StreamingQueryListener):
             assert self._bootstrap_servers is not None
             try:
                 commit_group(
-                    progress, self._group.format(query=progress.query), bootstrap_servers=self._bootstrap_servers
+                    progress,
+                    self._group.format(query=progress.query),
+                    bootstrap_servers=self._bootstrap_servers,
+                    security=self._security,
                 )
                 self.commit_problem = None
             except BuswayError as problem:
@@ -160,13 +165,20 @@ def _offsets(given: Any) -> dict[TopicPartition, int]:
         return {}
 
 
-def commit_group(progress: Progress, group: str, *, bootstrap_servers: str) -> None:
+def commit_group(
+    progress: Progress, group: str, *, bootstrap_servers: str, security: SecurityOptions | None = None
+) -> None:
     """Publish a query's progress as offsets of a memberless consumer group, which are never read back; raises
     `BrokerError` if it has members, `ConnectionFailed`.
+
+    Args:
+        security: TLS and SASL; by default the environment's, else plain text.
     """
-    asyncio.run(_commit(progress.offsets, group, bootstrap_servers))
+    asyncio.run(_commit(progress.offsets, group, bootstrap_servers, security))
 
 
-async def _commit(offsets: dict[TopicPartition, int], group: str, bootstrap_servers: str) -> None:
-    async with Admin(bootstrap_servers) as admin:
+async def _commit(
+    offsets: dict[TopicPartition, int], group: str, bootstrap_servers: str, security: SecurityOptions | None
+) -> None:
+    async with Admin(bootstrap_servers, security=security) as admin:
         await admin.alter_group_offsets(group, offsets)

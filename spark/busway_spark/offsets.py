@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from busway import Admin, BuswayError, ConnectionFailed, Consumer, RequestTimedOut, TopicPartition
+from busway import Admin, BuswayError, ConnectionFailed, Consumer, RequestTimedOut, SecurityOptions, TopicPartition
+from busway.security.options import PLAINTEXT
 
 Position = str | Mapping[int, int] | dt.datetime
 """earliest, latest, offsets by partition (all. -2 earliest, -1 latest), or a time: the first record at or after it."""
@@ -92,6 +93,7 @@ class Asker:
     bootstrap_servers: str
     topics: tuple[str, ...]
     read_committed: bool
+    security: SecurityOptions = PLAINTEXT
 
     async def range(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """Return every partition's first offset, and the end of its readable records.
@@ -157,13 +159,13 @@ class Asker:
         )
 
     async def _partitions(self) -> list[TopicPartition]:
-        async with Admin(self.bootstrap_servers) as admin:
+        async with Admin(self.bootstrap_servers, security=self.security) as admin:
             described = await admin.describe_topics(self.topics)
         return [TopicPartition(name, info.number) for name in self.topics for info in described[name].partitions]
 
     def _consumer(self) -> Consumer:
         isolation = "read_committed" if self.read_committed else "read_uncommitted"
-        return Consumer(bootstrap_servers=self.bootstrap_servers, isolation_level=isolation)
+        return Consumer(bootstrap_servers=self.bootstrap_servers, isolation_level=isolation, security=self.security)
 
 
 def as_json(offsets: Mapping[TopicPartition, int]) -> Offsets:

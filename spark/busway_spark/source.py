@@ -7,7 +7,8 @@ Rows equal those of the Kafka source with `includeHeaders`. Options: `kafka.boot
 commas; `startingOffsets`, `endingOffsets`, `startingTimestamp`, `endingTimestamp`; `maxOffsetsPerTrigger`;
 `minPartitions`, `maxRecordsPerPartition`; `failOnDataLoss` (true; with false a stream reads a recreated topic, which
 ends before the next offset, from its first offset, while Spark's Kafka source starts at its end);
-`kafka.isolation.level` (read_committed here, unlike Spark's).
+`kafka.isolation.level` (read_committed here, unlike Spark's); `kafka.security.protocol`, `kafka.sasl.*`, `kafka.ssl.*`, without
+which the driver's environment decides, also for executors.
 """
 # mypy: allow-subclassing-any
 
@@ -23,9 +24,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from busway import BuswayError, OffsetReset, TopicPartition, read_batches
+from busway import BuswayError, OffsetReset, SecurityOptions, TopicPartition, read_batches
+from busway.security.options import PLAINTEXT
 from busway_spark.columns import to_arrow
 from busway_spark.offsets import Asker, BadOption, Offsets, RequestedOffsets, as_json, from_json, wanted
+from busway_spark.security import client_security, is_security_option
 
 logger = logging.getLogger("busway.spark")
 
@@ -89,12 +92,13 @@ class Settings:
     max_offsets: int | None
     min_partitions: int
     max_records: int | None
+    security: SecurityOptions = PLAINTEXT
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, default_start: str) -> "Settings":
         """Parse options; raises `BadOption` if missing, unknown or invalid."""
         for name in options:
-            if name.lower() not in _KNOWN:
+            if name.lower() not in _KNOWN and not is_security_option(name.lower()):
                 raise BadOption(f"the busway source has no option {name}")
         servers, topics = options.get("kafka.bootstrap.servers"), options.get("subscribe")
         if not servers or not topics:
@@ -112,10 +116,16 @@ class Settings:
             max_offsets=_positive(options, "maxOffsetsPerTrigger"),
             min_partitions=_positive(options, "minPartitions") or 1,
             max_records=_positive(options, "maxRecordsPerPartition"),
+            security=client_security(options),
         )
 
     def asker(self) -> Asker:
-        return Asker(bootstrap_servers=self.bootstrap_servers, topics=self.topics, read_committed=self.read_committed)
+        return Asker(
+            bootstrap_servers=self.bootstrap_servers,
+            topics=self.topics,
+            read_committed=self.read_committed,
+            security=self.security,
+        )
 
 
 def _positive(options: Mapping[str, str], name: str) -> int | None:
@@ -217,6 +227,7 @@ class _Reading:
                 end,
                 read_committed=self.settings.read_committed,
                 client_id="busway-spark",
+                security=self.settings.security,
             )
             try:
                 async for batches in reading:

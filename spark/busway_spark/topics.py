@@ -15,10 +15,11 @@ from typing import Final, Literal, get_args
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from busway import Admin, BuswayError
+from busway import Admin, BuswayError, SecurityOptions
 from busway_spark.avro import Decoder, OnError, OnUnknown, decode_avro
 from busway_spark.offsets import Position, position_options
 from busway_spark.schemas import Reader, Schemas, schemas_of
+from busway_spark.security import checking_security, is_security_option
 
 Source = Literal["kafka", "busway"]
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -56,15 +57,16 @@ def read_topic(
         on_error: keep undecodable records, with the reason in `error`, or fail at the first.
         min_partitions: of tasks; partitions are split for it.
         source: Spark's Kafka source or Busway's; the rows are equal.
-        kafka_options: further options of Spark's Kafka source, such as `kafka.security.protocol` and
-            `kafka.sasl.jaas.config`.
+        kafka_options: TLS and SASL of either source (`kafka.security.protocol`, `kafka.sasl.*`, `kafka.ssl.*`), and further options of
+            Spark's Kafka source, which is the default if any are given.
         decoder: the JVM's or Python's; by default the JVM's if present.
 
     Raises:
         NoSchema, NoColumns: no usable reader schema.
         RegistryUnreachable, ConnectionFailed: no answer.
         BrokerError: no such topic.
-        NotServed: `kafka_options` for Busway's source.
+        NotServed: other `kafka_options` than TLS and SASL for Busway's source.
+        BadProperties: TLS or SASL that Busway's source lacks, such as Kerberos.
     """
     source, further = _source(source, kafka_options)
     schemas = _prepared(topic, bootstrap_servers, schema_registry, subject, reader, kafka_options=further)
@@ -126,17 +128,13 @@ class NotServed(BuswayError):
     """An option that the chosen source lacks; the text has both."""
 
 
-def secured(kafka_options: Mapping[str, str]) -> bool:
-    """Return whether brokers use TLS or SASL, which Busway's client lacks: then only Spark connects."""
-    return kafka_options.get("kafka.security.protocol", "PLAINTEXT") != "PLAINTEXT"
-
-
 def _source(source: Source | None, kafka_options: Mapping[str, str] | None) -> tuple[Source, dict[str, str]]:
     further = dict(kafka_options or {})
     chosen = source or ("kafka" if further else DEFAULT_SOURCE)
-    if further and chosen != "kafka":
+    others = [name for name in further if not is_security_option(name)]
+    if others and chosen != "kafka":
         raise NotServed(
-            f"{', '.join(further)}: options of Spark's Kafka source; the source {chosen} has none, give source='kafka'"
+            f"{', '.join(others)}: options of Spark's Kafka source; the source {chosen} has none, give source='kafka'"
         )
     return chosen, further
 
@@ -151,13 +149,13 @@ def _prepared(
     kafka_options: Mapping[str, str],
 ) -> Schemas:
     # Asks the broker first: Spark's source would wait for an unreachable one, and report a missing topic as a Java exception.
-    if not secured(kafka_options):
-        asyncio.run(_check_topic(bootstrap_servers, topic))
+    if (security := checking_security(kafka_options)) is not None:
+        asyncio.run(_check_topic(bootstrap_servers, topic, security))
     return schemas_of(schema_registry, topic, subject=subject, reader=reader)
 
 
-async def _check_topic(bootstrap_servers: str, topic: str) -> None:
-    async with Admin(bootstrap_servers) as admin:
+async def _check_topic(bootstrap_servers: str, topic: str, security: SecurityOptions) -> None:
+    async with Admin(bootstrap_servers, security=security) as admin:
         await admin.describe_topics([topic])
 
 

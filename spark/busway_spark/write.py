@@ -17,10 +17,10 @@ from pyspark.sql import types as T  # noqa: N812 - Spark's own convention
 from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.streaming import StreamingQuery
 
-from busway import Admin, AvroCodec, BuswayError, RegistryClient, RegistryRefused
+from busway import Admin, AvroCodec, BuswayError, RegistryClient, RegistryRefused, SecurityOptions
 from busway_spark.avro import available_decoder, nullable
 from busway_spark.jars import JarsMissing
-from busway_spark.topics import secured
+from busway_spark.security import checking_security
 
 _AVRO: Final[dict[type[T.DataType], Any]] = {
     T.BooleanType: "boolean",
@@ -86,8 +86,10 @@ def write_topic(
     fields = [field for field in frame.schema.fields if field.name != deleted]
     name = subject or f"{topic}-value"
     further = dict(kafka_options or {})
-    checked = None if secured(further) else bootstrap_servers
-    schema_id, text = asyncio.run(_target(checked, schema_registry, topic, name, fields=fields, schema=schema))
+    security = checking_security(further)
+    if security is not None:
+        asyncio.run(_check_topic(bootstrap_servers, topic, security))
+    schema_id, text = asyncio.run(_target(schema_registry, topic, name, fields=fields, schema=schema))
     event = F.struct(*_columns(fields, json.loads(text), name))
     head = bytes(1) + schema_id.to_bytes(4, "big")
     value: Column = F.concat(F.lit(head), to_avro(event, text))
@@ -110,8 +112,12 @@ def _key(frame: DataFrame, key: str) -> Column:
     return F.col(key) if binary else F.col(key).cast("string").cast("binary")
 
 
+async def _check_topic(bootstrap_servers: str, topic: str, security: SecurityOptions) -> None:
+    async with Admin(bootstrap_servers, security=security) as admin:
+        await admin.describe_topics([topic])
+
+
 async def _target(
-    bootstrap_servers: str | None,
     registry_url: str,
     topic: str,
     subject: str,
@@ -119,9 +125,6 @@ async def _target(
     fields: list[T.StructField],
     schema: str | type | None,
 ) -> tuple[int, str]:
-    if bootstrap_servers is not None:
-        async with Admin(bootstrap_servers) as admin:
-            await admin.describe_topics([topic])
     async with RegistryClient(registry_url) as registry:
         if schema is None:
             try:

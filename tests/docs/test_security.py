@@ -104,6 +104,17 @@ def producer_part(config: WorkerConfig) -> dict[str, str]:
     return {name.removeprefix(prefix): text for name, text in given.items() if name.startswith(prefix)}
 
 
+def test_the_tests_of_the_table_exist() -> None:
+    """Each letter of the two tables has a test, and each test exists."""
+    named = dict(re.findall(r"^\| ([A-Z]) \| (`tests/.*) \|$", PAGE, re.MULTILINE))
+    for line in named.values():
+        file, *tests = re.findall(r"`([^`]+)`", line)
+        text = (Path(__file__).parents[2] / file).read_text()
+        assert [test for test in tests if f"def {test}(" not in text] == []
+    cells = re.findall(r"(?<=\| )([A-Z](?:, [A-Z])*)(?= \|)", PAGE)
+    assert {letter for cell in cells for letter in cell.split(", ")} == set(named)
+
+
 def test_every_option_is_on_the_page() -> None:
     """In its table."""
     assert [option.name for option in dataclasses.fields(SecurityOptions) if f"`{option.name}`" not in PAGE] == []

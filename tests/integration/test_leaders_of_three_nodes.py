@@ -163,7 +163,7 @@ async def test_a_cluster_that_was_killed_as_a_whole_has_everything_acknowledged(
         async with Consumer("t", bootstrap_servers=nodes.bootstrap_servers, auto_offset_reset="earliest") as consumer:
             values = [(await consumer.getone()).value for _ in range(50)]
         assert values == [str(number).encode() for number in range(50)]
-        await until(lambda: len(partition(nodes).isr) == 3)
+        await until(lambda: len(partition(nodes, everyone[0]).isr) == 3)
         described: Any = await asked(
             nodes, everyone[0], DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")])
         )

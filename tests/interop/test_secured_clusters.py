@@ -34,7 +34,9 @@ from tests.support.secured_kafka import (
     LISTENERS,
     MECHANISMS,
     PASSWORD,
+    REFUSED,
     SESSION_MS,
+    WRONG_PORTS,
     SecuredKafka,
     secured_kafka,
     security,
@@ -98,49 +100,6 @@ async def test_every_client_with_every_mechanism(
             await shared.getmany(timeout_ms=100)
 
 
-REFUSED = [
-    (
-        "SASL",
-        {"sasl_mechanism": "PLAIN", "sasl_plain_password": "wr0ng"},
-        "refused the user 'ann' by PLAIN: wrong user name",
-    ),
-    (
-        "SASL",
-        {"sasl_mechanism": "SCRAM-SHA-512", "sasl_plain_password": "wr0ng"},
-        "refused the user 'ann' by SCRAM-SHA-512: wrong user name or password",
-    ),
-    (
-        "SASL",
-        {"sasl_mechanism": "SCRAM-SHA-256", "sasl_plain_username": "eve"},
-        "refused the user 'eve' by SCRAM-SHA-256",
-    ),
-    (
-        "SASL",
-        {
-            "sasl_mechanism": "OAUTHBEARER",
-            "sasl_plain_username": None,
-            "sasl_plain_password": None,
-            "sasl_oauth_token_provider": token,
-        },
-        "enabled, not OAUTHBEARER; set sasl_mechanism",
-    ),
-    (
-        "SASL_TLS",
-        {
-            "sasl_mechanism": "OAUTHBEARER",
-            "sasl_plain_username": None,
-            "sasl_plain_password": None,
-            "sasl_oauth_token_provider": lambda: "no.token.",
-        },
-        "refused the token",
-    ),
-    ("PLAIN_TEXT", {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}, "has no SASL on this port"),
-    ("EXPIRED", {}, "has expired; renew it on the broker"),
-    ("ELSEWHERE", {}, "is not for 127.0.0.1; connect by a name in its subjectAltName"),
-    ("TLS", {"ssl_cafile": None}, "is from a CA that is not trusted here; set ssl_cafile"),
-]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("listener", "changed", "text"), REFUSED)
 async def test_each_refusal_is_one_line_with_cause_and_remedy(
@@ -166,15 +125,7 @@ async def test_each_refusal_is_one_line_with_cause_and_remedy(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("listener", "protocol", "text"),
-    [
-        ("PLAIN_TEXT", "SSL", "the port may speak plain text: set security_protocol to PLAINTEXT or SASL_PLAINTEXT"),
-        ("TLS", "PLAINTEXT", "set security_protocol to SSL or SASL_SSL"),
-        ("SASL", "PLAINTEXT", "if the port requires SASL, set security_protocol to SASL_SSL or SASL_PLAINTEXT"),
-        ("MUTUAL", "SSL", "client('s)? certificate.*ssl_certfile and ssl_keyfile"),
-    ],
-)
+@pytest.mark.parametrize(("listener", "protocol", "text"), WRONG_PORTS)
 async def test_the_wrong_protocol_for_a_port(
     kafka: SecuredKafka, authority: Certificates, listener: str, protocol: str, text: str
 ) -> None:

@@ -15,7 +15,9 @@ from pyspark.sql import functions as F
 from tests.spark.conftest import framed
 from tests.support.patience import patient
 
+from busway.security.properties import BadProperties
 from busway_spark import NoColumns, NoSchema, NotServed, explain, read_topic, rejected
+from busway_spark.source import Settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -226,7 +228,7 @@ def test_a_subject_of_another_naming_and_an_event_class_as_reader(bus: Any, spar
 
 
 def test_options_of_sparks_own_source_reach_it_and_are_refused_for_ours(bus: Any, spark: Any) -> None:
-    """Brokers that want TLS or SASL get it by Kafka's names; our own source, which speaks neither, says that it does not."""
+    """Under Kafka's names; ours refuses those that are not about security, and security that it lacks."""
     schema = {"type": "record", "name": "Seen", "fields": [{"name": "user", "type": "long"}]}
     bus.topic("t")
     schema_id = bus.register("t-value", schema)
@@ -239,6 +241,9 @@ def test_options_of_sparks_own_source_reach_it_and_are_refused_for_ours(bus: Any
     assert explain(refused.value).startswith("Invalid value CARRIER_PIGEON for configuration security.protocol")
     with pytest.raises(NotServed, match=r"kafka\.client\.id: options of Spark's Kafka source"):
         read_topic(spark, "t", source="busway", kafka_options={"kafka.client.id": "ours"}, **bus.servers)
+    kerberos = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "GSSAPI"}
+    with pytest.raises(BadProperties, match="sasl_mechanism: 'GSSAPI' is not"):
+        Settings.of({**kerberos, "kafka.bootstrap.servers": "b", "subscribe": "t"}, default_start="earliest")
 
 
 def test_references_are_put_in_place(bus: Any, spark: Any) -> None:

@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from tests.support.apache_kafka import ApacheKafka, java
 from tests.support.certificates import Certificates
@@ -108,3 +108,123 @@ def security(mechanism: str | None, protocol: str, authority: Certificates) -> d
     elif mechanism is not None:
         options |= {"sasl_mechanism": mechanism, "sasl_plain_username": "ann", "sasl_plain_password": PASSWORD}
     return options
+
+
+REFUSED: Final[list[tuple[str, dict[str, Any], str]]] = [
+    (
+        "SASL",
+        {"sasl_mechanism": "PLAIN", "sasl_plain_password": "wr0ng"},
+        "refused the user 'ann' by PLAIN: wrong user name",
+    ),
+    (
+        "SASL",
+        {"sasl_mechanism": "SCRAM-SHA-512", "sasl_plain_password": "wr0ng"},
+        "refused the user 'ann' by SCRAM-SHA-512: wrong user name or password",
+    ),
+    (
+        "SASL",
+        {"sasl_mechanism": "SCRAM-SHA-256", "sasl_plain_username": "eve"},
+        "refused the user 'eve' by SCRAM-SHA-256",
+    ),
+    (
+        "SASL",
+        {
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_plain_username": None,
+            "sasl_plain_password": None,
+            "sasl_oauth_token_provider": token,
+        },
+        "enabled, not OAUTHBEARER; set sasl_mechanism",
+    ),
+    (
+        "SASL_TLS",
+        {
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_plain_username": None,
+            "sasl_plain_password": None,
+            "sasl_oauth_token_provider": lambda: "no.token.",
+        },
+        "refused the token",
+    ),
+    ("PLAIN_TEXT", {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}, "has no SASL on this port"),
+    ("EXPIRED", {}, "has expired; renew it on the broker"),
+    ("ELSEWHERE", {}, "is not for 127.0.0.1; connect by a name in its subjectAltName"),
+    ("TLS", {"ssl_cafile": None}, "is from a CA that is not trusted here; set ssl_cafile"),
+]
+"""Listener, changes of the accepted options, and the text of the error; authentication fails."""
+
+WRONG_PORTS: Final = [
+    ("PLAIN_TEXT", "SSL", "the port may speak plain text: set security_protocol to PLAINTEXT or SASL_PLAINTEXT"),
+    ("TLS", "PLAINTEXT", "set security_protocol to SSL or SASL_SSL"),
+    ("SASL", "PLAINTEXT", "if the port requires SASL, set security_protocol to SASL_SSL or SASL_PLAINTEXT"),
+    ("MUTUAL", "SSL", "client('s)? certificate.*ssl_certfile and ssl_keyfile"),
+]
+"""Listener, protocol of the client, and the text of the error; the connection fails."""
+
+ERRORS: Final[dict[str, tuple[str, dict[str, Any], str]]] = {
+    **dict(
+        zip(
+            (
+                "wrong password by PLAIN",
+                "wrong password by SCRAM-SHA-512",
+                "wrong user by SCRAM-SHA-256",
+                "mechanism not enabled",
+                "refused token",
+                "port without SASL",
+                "expired certificate",
+                "certificate for another host",
+                "untrusted CA",
+            ),
+            REFUSED,
+            strict=True,
+        )
+    ),
+    **{
+        name: (listener, {"security_protocol": protocol}, text)
+        for name, (listener, protocol, text) in zip(
+            (
+                "TLS on a port of plain text",
+                "plain text on a port of TLS",
+                "no SASL on a port of SASL",
+                "no client certificate",
+            ),
+            WRONG_PORTS,
+            strict=True,
+        )
+    },
+}
+"""All error cases by name: listener, changes of the accepted options, text."""
+
+
+def refused_options(name: str, authority: Certificates) -> tuple[str, dict[str, Any], str]:
+    """Return listener, options and text of an error case."""
+    listener, changed, text = ERRORS[name]
+    mechanism = "PLAIN" if "sasl_mechanism" in changed else None
+    protocol = changed.get("security_protocol", LISTENERS[listener])
+    given = security(mechanism, protocol, authority) | changed
+    return listener, {option: value for option, value in given.items() if value is not None}, text
+
+
+def as_properties(options: dict[str, Any], token_endpoint: str) -> dict[str, str]:
+    """Return options under the names of Java's clients.
+
+    Args:
+        token_endpoint: instead of a function that returns tokens.
+    """
+    properties = {"security.protocol": options["security_protocol"]}
+    for option, store in (("ssl_cafile", "truststore"), ("ssl_certfile", "keystore")):
+        if option in options:
+            properties |= {f"ssl.{store}.type": "PEM", f"ssl.{store}.location": options[option]}
+    if "ssl_password" in options:
+        properties["ssl.key.password"] = options["ssl_password"]
+    if "sasl_mechanism" not in options:
+        return properties
+    mechanism = properties["sasl.mechanism"] = options["sasl_mechanism"]
+    if mechanism == "OAUTHBEARER":
+        properties["sasl.oauthbearer.token.endpoint.url"] = token_endpoint
+        login = 'oauthbearer.OAuthBearerLoginModule required clientId="shop" clientSecret="cl1ent-s3cret"'
+    else:
+        module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+        user, password = options["sasl_plain_username"], options["sasl_plain_password"]
+        login = f'{module} required username="{user}" password="{password}"'
+    return properties | {"sasl.jaas.config": f"org.apache.kafka.common.security.{login};"}

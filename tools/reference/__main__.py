@@ -2,20 +2,23 @@
 
 import sys
 
-from tools.reference.pages import PAGES, ROOT, stale
+from tools.reference.pages import PAGES, ROOT, is_fresh
 
 
 def main(arguments: list[str]) -> int:
-    """Write all pages; with --check only name those that are stale."""
-    names = stale()
-    if "--check" in arguments:
-        sys.stdout.write("".join(f"{name} is stale: run python -m tools.reference\n" for name in names))
-        return 1 if names else 0
-    for name in names:
+    """Write the pages that are stale; with --check only name them."""
+    stale = 0
+    for name in PAGES:
+        if is_fresh(name):
+            continue
+        stale += 1
+        if "--check" in arguments:
+            sys.stdout.write(f"{name} is stale: run python -m tools.reference\n")
+            continue
         (ROOT / name).parent.mkdir(parents=True, exist_ok=True)
         (ROOT / name).write_text(PAGES[name]())
         sys.stdout.write(f"wrote {name}\n")
-    return 0
+    return 1 if stale and "--check" in arguments else 0
 
 
 if __name__ == "__main__":

@@ -3,13 +3,15 @@
 Here: what each does; that all are listed is checked against the routes.
 """
 
+import importlib
+import pkgutil
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from starlette.routing import Route
 
 from busway_connect.rest.resources import ROUTES as CONNECT_ROUTES
-from busway_registry.http import compatibility, config, health, mode, schemas, subjects
+from busway_registry import http
 from tools.reference.tables import code, table
 
 REGISTRY: Final[Mapping[str, str]] = {
@@ -53,6 +55,7 @@ REGISTRY: Final[Mapping[str, str]] = {
     "GET /v1/metadata/version": "Busway's version",
     "GET /health/live": "200 while the event loop runs",
     "GET /health/ready": "200, or 503 with `reasons` if the database cannot be read",
+    "GET /metrics": "for Prometheus: [Metrics and health](../METRICS.md)",
 }
 CONNECT: Final[Mapping[str, str]] = {
     "GET /": "version and cluster id",
@@ -123,8 +126,10 @@ def _table(texts: Mapping[str, str]) -> str:
 
 def page() -> str:
     """Return the page of endpoints."""
-    modules = (subjects, schemas, compatibility, config, mode, health)
-    registry = _names(route for module in modules for route in module.ROUTES) | _OWN
+    modules = [
+        importlib.import_module(f"{http.__name__}.{module.name}") for module in pkgutil.iter_modules(http.__path__)
+    ]
+    registry = _names(route for module in modules for route in getattr(module, "ROUTES", ())) | _OWN
     parts = (
         "# REST endpoints",
         "The list is compared with the code by `python -m tools.reference`; a test fails if it is stale.",

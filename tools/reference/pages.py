@@ -10,7 +10,6 @@ from tools.reference import api, commands, contents, endpoints, figures, options
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = "docs/reference"
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
-    contents.PAGE: contents.page,
     f"{FOLDER}/broker-settings.md": settings.broker,
     f"{FOLDER}/topic-settings.md": settings.topics,
     f"{FOLDER}/group-settings.md": settings.groups,
@@ -21,9 +20,11 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     f"{FOLDER}/rest.md": endpoints.page,
     f"{FOLDER}/service-metrics.md": figures.page,
     **{f"{FOLDER}/api/{name}.md": partial(api.page, name) for name in api.GROUPS},
+    contents.PAGE: contents.page,
 }
+"""The contents come last: their titles are those of the other pages."""
 
 
-def stale() -> list[str]:
-    """Return the pages that differ from what the code says."""
-    return [name for name, page in PAGES.items() if not (ROOT / name).is_file() or (ROOT / name).read_text() != page()]
+def is_fresh(name: str) -> bool:
+    """Return whether a page is what the code says."""
+    return (ROOT / name).is_file() and (ROOT / name).read_text() == PAGES[name]()

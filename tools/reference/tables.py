@@ -34,7 +34,11 @@ def attributes(kind: Any, section: str = "Attributes") -> dict[str, str]:
 
 def first_sentence(value: Any) -> str:
     """Return the first sentence of a docstring, without the line breaks."""
-    paragraph = " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())
+    return sentence(inspect.getdoc(value) or "")
+
+
+def sentence(docstring: str) -> str:
+    paragraph = " ".join(docstring.partition("\n\n")[0].split())
     return re.split(r"(?<=\.)\s(?=[A-Z`])", paragraph)[0]
 
 

@@ -18,6 +18,7 @@ from busway_bus.coordinator.member_connections import Carrier
 from busway_bus.coordinator.offset_commit_batches import OffsetsInBatch, offsets_in_batch
 from busway_bus.coordinator.offset_commit_verification import OffsetCommitVerifications, TransactionalProducer
 from busway_bus.coordinator.refusals import Refusals
+from busway_bus.coordinator.shared_call import SharedCall
 from busway_bus.coordinator.transactional import TransactionalRuntime
 from busway_bus.groups.explained import ExplainedShard
 from busway_bus.groups.group import Committer, Group
@@ -83,7 +84,7 @@ class GroupCoordinator:
         self._config = config
         self._replicas = replicas
         self._machine = machine
-        self._create_topic = create_topic
+        self._creation = SharedCall(create_topic)
         self._cluster = cluster
         self._tasks: set[asyncio.Task[None]] = set()
         settings = group_settings(config, cluster)
@@ -122,7 +123,6 @@ class GroupCoordinator:
         )
         self.fencing = MemberFencing(config.get("group.disconnect.grace.ms"), self.runtime, self._start_task)
         self.connections = self.fencing.connections
-        self._creating = asyncio.Lock()
         self._resolving = asyncio.Semaphore(GROUPS_RESOLVED_AT_ONCE_MAX)
         self._verifications = OffsetCommitVerifications()
 
@@ -142,10 +142,9 @@ class GroupCoordinator:
         return f"{prefix}-{self._machine.uuid4()}"
 
     async def ensure(self) -> None:
-        async with self._creating:
-            if self.runtime.partitions == 0:
-                await self._create_topic()
-            self.runtime.load()
+        if self.runtime.partitions == 0:
+            await self._creation.made()
+        self.runtime.load()
 
     # Members
 

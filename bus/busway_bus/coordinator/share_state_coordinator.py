@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 from uuid import UUID
 
 from busway_bus.coordinator.runtime import Runtime
+from busway_bus.coordinator.shared_call import SharedCall
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.limits import SHARE_STATE_BATCHES_PER_TICK_MAX, SHARE_STATES_BYTES_MAX, SHARE_STATES_PER_TICK_MAX
@@ -54,7 +55,7 @@ class ShareCoordinator:
     ) -> None:
         self._replicas = replicas
         self._machine = machine
-        self._create_topic = create_topic
+        self._creation = SharedCall(create_topic)
         updates = config.get("share.coordinator.snapshot.update.records.per.snapshot")
         self.runtime = Runtime(
             SHARE_STATE_TOPIC,
@@ -64,14 +65,12 @@ class ShareCoordinator:
             timeout_ms=config.get("share.coordinator.write.timeout.ms"),
             image=image,
         )
-        self._creating = asyncio.Lock()
         self.reinitialized: Callable[[SharePartitionKey], None] = lambda _: None
 
     async def ensure(self) -> None:
-        async with self._creating:
-            if self.runtime.partitions == 0:
-                await self._create_topic()
-            self.runtime.load()
+        if self.runtime.partitions == 0:
+            await self._creation.made()
+        self.runtime.load()
 
     def _partition_of(self, key: SharePartitionKey) -> int:
         return self.runtime.partition_of(coordinator_key(key))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from busway_bus.coordinator.markers import Markers
 from busway_bus.coordinator.refusals import Refusals
 from busway_bus.coordinator.runtime import Runtime
+from busway_bus.coordinator.shared_call import SharedCall
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.limits import TRANSACTIONS_PER_TICK_MAX
 from busway_bus.kernel.node_channels import BrokerChannels
@@ -62,7 +63,7 @@ class TransactionCoordinator:
         self._config = config
         self._image = image
         self._remote = None if channels is None else _remote(channels, timeout_ms=config.get("request.timeout.ms"))
-        self._create_topic = create_topic
+        self._creation = SharedCall(create_topic)
         self._version = version
         self._new_producer_id = new_producer_id
         share = transactions_share(refused=Refusals(logger, machine.monotonic_s).tell)
@@ -82,7 +83,6 @@ class TransactionCoordinator:
             exists=exists,
             levels=lambda: self._levels(0),
         )
-        self._creating = asyncio.Lock()
 
     def _loaded(self, partition: int, shard: TransactionShard) -> None:
         self.markers.resume(partition, shard)
@@ -91,10 +91,9 @@ class TransactionCoordinator:
         return Levels(client=client_version, server=self._version())
 
     async def ensure(self) -> None:
-        async with self._creating:
-            if self.runtime.partitions == 0:
-                await self._create_topic()
-            self.runtime.load()
+        if self.runtime.partitions == 0:
+            await self._creation.made()
+        self.runtime.load()
 
     # Producers
 

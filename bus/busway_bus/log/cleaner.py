@@ -55,6 +55,7 @@ class Cleaner:
         self._producers: dict[int, LastOfProducer] = {}
         self._transactions = CleanedTransactions()
         self._offsets = KeyOffsets(chosen.first_dirty, keys_max)
+        self._truncations = log.kept.truncations
         self._new: Segment | None = None
         self._placed: Segment | None = None
 
@@ -139,9 +140,9 @@ class Cleaner:
         return self._log.kept.rename(self._new, SWAP)
 
     def put_in_place(self, group: Sequence[Segment], now_ms: int) -> bool:
-        """Swap the new segment in. False if the old ones were deleted."""
+        """Swap the new segment in. False if the old ones were deleted, or the log truncated."""
         assert self._new is not None
-        if not self._log.swap_in(group, self._new, now_ms):
+        if self._truncations != self._log.kept.truncations or not self._log.swap_in(group, self._new, now_ms):
             return False
         self._placed, self._new = self._new, None
         return True

@@ -31,9 +31,15 @@ class LeaderEpochs:
         return self.entries[-1][0] if self.entries else -1
 
     def assign(self, epoch: int, start: int) -> bool:
-        """Add an epoch. False if not newer than the latest."""
+        """Add an epoch that has a record at `start`; return whether it is newer than the latest.
+
+        An older one shows that a newer one did not begin at `start` or later, as in Kafka.
+        """
         if epoch <= self.latest:
-            return False
+            while self.entries and self.entries[-1][0] > epoch and self.entries[-1][1] >= start:
+                self.entries.pop()
+            if epoch <= self.latest:
+                return False
         while self.entries and self.entries[-1][1] >= start:
             self.entries.pop()
         self.entries.append((epoch, start))

@@ -161,9 +161,7 @@ class PartitionLog:
         return self._write(batch, read_header(batch), leader_epoch, now_ms, written)
 
     def append_as_follower(self, batch: Buffer, *, now_ms: int) -> AppendInfo:
-        """Write a batch of the leader as it is, with its offsets and leader epoch.
-
-        Offsets may be missing before it: compaction removed them.
+        """Write a batch of the leader as it is; offsets that compaction removed are missing before it.
 
         Raises:
             CorruptBatch: the checksum is wrong, or the batch begins before the end of this log.
@@ -175,6 +173,11 @@ class PartitionLog:
         """Begin a leader epoch at the end of the log, where followers with other epochs truncate theirs (KIP-279)."""
         self._new_epoch |= self.epochs.assign(leader_epoch, self.end_offset)
 
+    def end_epoch(self) -> None:
+        """Forget an epoch that began at the end of the log; on disk with the next snapshot."""
+        self.epochs.truncate(self.end_offset)
+        self._new_epoch = True
+
     def _write(
         self,
         records: Buffer,
@@ -185,7 +188,7 @@ class PartitionLog:
         *,
         pieces: list[bytes | bytearray | memoryview] | None = None,
     ) -> AppendInfo:
-        """Write a batch; `pieces` are its bytes with offset and epoch, which are set without them."""
+        """Write a batch; `pieces` are its bytes with offset and epoch, else both are set."""
         first = self.end_offset if pieces is None else header.base_offset
         last = first + header.last_offset_delta
         if pieces is None:

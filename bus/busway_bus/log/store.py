@@ -230,12 +230,14 @@ class LogStore:
             remove_records(self._files, directory_of(key), offset)
 
     def _lower_recovery_point(self, key: Key, offset: int) -> None:
+        """Lower the recovery point, and the high watermark of an unclean election, on disk."""
         with self._writing:
             self._deletions += 1  # invalidates checkpoints taken before
-            self._recovery[key] = min(self._recovery.get(key, 0), offset)
-            written = self._offsets(cp.RECOVERY_POINTS)
-            if written.get(key, 0) > offset:
-                self._put(cp.RECOVERY_POINTS, cp.offsets_text({**written, key: offset}).encode())
+            for name, offsets in ((cp.RECOVERY_POINTS, self._recovery), (cp.HIGH_WATERMARKS, self._high_watermarks)):
+                offsets[key] = min(offsets.get(key, 0), offset)
+                written = self._offsets(name)
+                if written.get(key, 0) > offset:
+                    self._put(name, cp.offsets_text({**written, key: offset}).encode())
 
     # Deleting: call `unregister` in the event loop's thread, `delete` and `remove` in others
 

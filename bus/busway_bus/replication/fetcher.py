@@ -39,6 +39,8 @@ logger = logging.getLogger("busway.replication")
 
 PURPOSE: Final = "replica-fetcher"
 LATEST, EARLIEST = -1, -2
+_LOGGED_FAILURE: Final = 3
+"""Which of consecutive failures is logged."""
 _EXPECTED: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -113,7 +115,7 @@ class Fetcher:
         """Pending while the loop waits for an answer, the end of a pause, or partitions."""
         self._connection, self._busy_until_s = 0, 0.0
         """Which of the two connections is used; until when the other may have an abandoned long poll."""
-        self._problem = ""
+        self._failures = 0
         self._task: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
@@ -186,7 +188,7 @@ class Fetcher:
             }:
                 raise KafkaError(ErrorCode(response.error_code))
             return
-        self._problem = ""
+        self._failures = 0
         await self._take(response)
 
     async def _ask(self, request: FetchRequest) -> FetchResponse | None:
@@ -392,6 +394,7 @@ class Fetcher:
         return int(answer.offset)
 
     def _log_problem(self, text: str) -> None:
-        if text != self._problem:
-            self._problem = text
+        """Log a failure that lasts, once: the first one is followed by a new leader, or by the end of this node."""
+        self._failures += 1
+        if self._failures == _LOGGED_FAILURE:
             logger.warning("cannot fetch from broker %d, and it is tried again: %s", self.leader, text)

@@ -91,7 +91,7 @@ class FollowerLogs:
         """Cut a log from `offset`. OSError: a retry is safe, nothing may be appended before it succeeds."""
         log = partition.log
         if offset >= log.end_offset:
-            log.epochs.truncate(log.end_offset)  # an entry that stays on disk is harmless
+            log.end_epoch()
             return
         if offset < partition.high_watermark:
             logger.warning(

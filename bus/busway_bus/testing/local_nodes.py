@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from busway.net.machine import current_machine
-from busway_bus.formatting import format_node, random_cluster_id
+from busway_bus.formatting import format_node, properties_of, random_cluster_id
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.node import Node
 from busway_bus.testing.local_cluster import PROMPT
@@ -97,9 +97,10 @@ class LocalNodes:
                     starts.create_task(self.restart(node_id))
 
     async def restart(self, node_id: int) -> None:
-        """Start a node that does not run, with the data it has."""
+        """Start a node that does not run, with the data it has; an empty directory is formatted."""
         assert node_id not in self.nodes, f"node {node_id} runs"
-        format_node(self._configs[node_id], self._cluster_id)
+        if properties_of(self._configs[node_id]) is None:
+            format_node(self._configs[node_id], self._cluster_id)
         node = Node(self._configs[node_id], machine=current_machine())
         await node.start()
         self.nodes[node_id] = node

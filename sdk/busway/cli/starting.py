@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from busway.cli.output import CommandFailed
+from busway.security.properties import is_secret
 
 
 def overrides(given: Sequence[str] | None) -> dict[str, str]:
@@ -17,6 +18,10 @@ def overrides(given: Sequence[str] | None) -> dict[str, str]:
         name, equals, text = option.partition("=")
         if not equals:
             raise CommandFailed(f"--override {option}: give name=value")
+        if is_secret(name.strip(), text):
+            raise CommandFailed(
+                f"--override {name.strip()}: every user of this machine can read arguments; put it into the file of --config"
+            )
         settings[name.strip()] = text.strip()
     return settings
 

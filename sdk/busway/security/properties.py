@@ -28,6 +28,7 @@ _JAAS: Final = re.compile(
     r"(?P<module>[\w.$]+)\s+(?P<flag>required|requisite|sufficient|optional)(?P<options>.*);\s*", re.S
 )
 _OPTION: Final = re.compile(r"\s+(?P<name>[\w.]+)\s*=\s*(?:\"(?P<quoted>(?:[^\"\\]|\\.)*)\"|(?P<bare>[^\s\";]+))")
+_SECRET: Final = re.compile(r"(?:jaas\.config|password|secret)$")
 _CONVERT: Final = "keytool -importkeystore -srckeystore STORE -destkeystore store.p12 -deststoretype PKCS12"
 
 
@@ -60,6 +61,11 @@ def options_of(properties: Mapping[str, str]) -> SecurityOptions | None:
     """
     given = _options(properties)
     return SecurityOptions(**given) if given else None
+
+
+def is_secret(name: str, text: str) -> bool:
+    """Whether a property's value is a secret, and no reference such as `${file:/path:key}`: it may not be an argument of a process."""
+    return bool(_SECRET.search(name)) and "${" not in text
 
 
 def is_security(name: str) -> bool:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from busway_spark.security import client_security
 from tests.support import certificates
 from tests.support.patience import patient
 from tests.support.programs import end, spawn
@@ -34,6 +33,7 @@ from busway import (
 )
 from busway_connect.config import WorkerConfig
 from busway_connect.runtime.worker import Worker
+from busway_spark.security import client_security
 
 SECRETS = {
     "password": "pw-4711-secret",
@@ -60,18 +60,14 @@ def assert_no_secret(text: str) -> None:
     assert [name for name, secret in SECRETS.items() if secret in text] == []
 
 
-def shown(holder: Any, depth: int = 4) -> Iterator[str]:
+def shown(value: Any, depth: int = 4) -> Iterator[str]:
     """The representation of an object, and of what it holds."""
-    yield f"{holder!r} {holder!s}"
-    if (
-        depth
-        and not isinstance(holder, str | bytes | int | float | type(None))
-        and not dataclasses.is_dataclass(holder)
-    ):
-        held = getattr(holder, "__dict__", {})
-        for value in held.values() if isinstance(held, dict) else ():
-            if type(value).__module__.startswith("busway"):
-                yield from shown(value, depth - 1)
+    yield f"{value!r} {value!s}"
+    if depth and not isinstance(value, str | bytes | int | float | type(None)) and not dataclasses.is_dataclass(value):
+        held = getattr(value, "__dict__", {})
+        for member in held.values() if isinstance(held, dict) else ():
+            if type(member).__module__.startswith("busway"):
+                yield from shown(member, depth - 1)
 
 
 def credentials(mechanism: str, secret: str, **more: Any) -> SecurityOptions:

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.slow
     [
         (["--bootstrap-servers", "127.0.0.1:1", "--port", "0"], "127.0.0.1:1"),
         (["--override", "nothing"], "give name=value"),
+        (["-o", "sasl.jaas.config=x s3cret"], "--override sasl.jaas.config: every user of this machine can read arguments; put it into"),
         (["--host", "0.0.0.0"], "no authentication"),
         (["--override", "plugin.modules=no.such.module", "--port", "0"], "plugin.modules: no.such.module cannot be imported"),
     ],

@@ -35,3 +35,12 @@ def test_what_keeps_a_server_from_starting_is_one_line(problem: Exception, raise
     with pytest.raises(raised) as error:
         serve(run, lambda: None, (ValueError, OSError))
     assert str(error.value) == str(problem)
+
+
+@pytest.mark.parametrize("name", ["sasl.jaas.config", "producer.sasl.jaas.config", "ssl.key.password"])
+def test_a_secret_is_no_argument(name: str) -> None:
+    """A reference to one is."""
+    with pytest.raises(CommandFailed, match=f"--override {name}: every user") as refused:
+        overrides([f"{name}=x s3cret"])
+    assert "s3cret" not in str(refused.value)
+    assert overrides([f"{name}=${{file:/secrets:it}}"]) == {name: "${file:/secrets:it}"}

@@ -29,7 +29,6 @@ from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.testing.sim_files import SimFiles
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.batch import read_header
-from busway_protocol.records.control import read_marker
 
 Handler = Callable[[Any], Awaitable[Any]]
 
@@ -242,10 +241,7 @@ def _copy(leader: Partition, follower: Partition) -> None:
         follower.log.truncate(shared, 0)
         follower.truncated()
     for batch in leader.log.batches(follower.log.end_offset):
-        header = read_header(batch)
-        marker = read_marker(batch) if header.is_control else None
-        info = follower.log._write(batch, header, header.partition_leader_epoch, 0, marker)
-        follower.appended(info)
+        follower.appended(follower.log.append_as_follower(batch, now_ms=0))
     follower.log.flushed(follower.log.flush_point())
     follower.flushed(None)
 

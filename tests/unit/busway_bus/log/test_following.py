@@ -128,8 +128,9 @@ def test_an_epoch_begins_without_records():
     log.append(batch(2), leader_epoch=1, now_ms=NOW)
     log.begin_epoch(4)
     assert log.epochs.end_offset(2, log.end_offset) == (1, 2)
-    log.begin_epoch(3)
     assert log.epochs.entries == [(1, 0), (4, 2)]
+    log.end_epoch()
+    assert log.epochs.entries == [(1, 0)]
 
 
 @pytest.mark.parametrize(("committed", "start_offset"), [(0, 0), (8, 0), (9, 9), (10, 10)])
