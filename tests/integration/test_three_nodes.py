@@ -97,7 +97,7 @@ async def test_nodes_are_restarted_one_after_the_other_under_load() -> None:
 
 
 async def test_all_nodes_are_stopped_together() -> None:
-    """The last ones have no node to hand over to; each leaves its data for a clean start."""
+    """No node is left to hand over to; each leaves its data for a clean start."""
     async with LocalNodes() as nodes:
         assert await created(nodes, 1, creation("t")) == ErrorCode.NONE
         async with Producer(nodes.bootstrap_servers) as producer:

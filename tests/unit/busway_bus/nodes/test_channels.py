@@ -199,15 +199,15 @@ def test_a_broker_whose_process_is_gone_is_fenced_at_once() -> None:
         metadata.image = image_of(b1="a", b2="b")
         metadata.writer = cast("Any", type("Writer", (), {"leading": True})())
         fencing = Fencing(cast("Any", decider), metadata, session_ms=9_000, listener="PLAINTEXT")
-        own, other = Connected(), Connected()
-        fencing.received(cast("Any", own), 1, 7)
-        fencing.received(cast("Any", other), 2, 7)
-        other.close()
+        first_connection, second_connection = Connected(), Connected()
+        fencing.received(cast("Any", first_connection), 1, 7)
+        fencing.received(cast("Any", second_connection), 2, 7)
+        second_connection.close()
         await world.sleep(1)
         assert not decider.fenced
         first.crash()
         metadata.writer.leading = False
-        own.close()
+        first_connection.close()
         await world.sleep(1)
         assert not decider.fenced
         metadata.writer.leading = True
