@@ -9,7 +9,7 @@ from tests.chaos.run import Floors, Run
 
 def main() -> int:
     """Run; return 0 if nothing was lost, doubled or different and all floors were reached."""
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__, allow_abbrev=False)
     parser.add_argument("--faults", type=int, default=100, help="faults, one after the other (default 100)")
     parser.add_argument("--seed", type=int, default=1, help="of the faults and of the clients' choices (default 1)")
     parser.add_argument("--nodes", type=int, default=3, help="processes, each broker and voter (default 3)")

@@ -88,11 +88,16 @@ class Ledger:
             self.counts["aborted"] += 1
             self.counts[f"aborted by {writer}"] += 1
 
-    def unknown(self, values: list[str]) -> None:
-        """Note a transaction with an unknown outcome: all of it or nothing is read."""
+    def unknown(self, values: list[str], why: str) -> None:
+        """Note a transaction with an unknown outcome: all of it or nothing is read.
+
+        Args:
+            why: the call and its error, counted in the report.
+        """
         with self._lock:
             self._unknown.append(values)
             self.counts["unknown transactions"] += 1
+            self.counts[f"unknown: {why}"] += 1
 
     def seen(self, place: Place, value: str) -> None:
         """Note a record that a reader found while faults happened."""

@@ -121,28 +121,30 @@ def _transaction(
     abort: bool,
 ) -> None:
     """Write a transaction; raise if the producer cannot continue."""
+    call = "produce"
     try:
-        producer.begin_transaction()
-        for value in values:
-            producer.produce(topic, value=value, partition=int(value.rpartition(":")[2]) % partitions)
-        if not abort:
-            _again(lambda: producer.commit_transaction(CALL_S), over)
-            ledger.committed(writer, values)
-            return
-        producer.flush(1)
-    except KafkaException as problem:
-        if not problem.args[0].txn_requires_abort():
-            ledger.unknown(values)
-            raise
-    except _GivenUp:
-        ledger.unknown(values)
-        raise
-    try:
+        try:
+            producer.begin_transaction()
+            for value in values:
+                producer.produce(topic, value=value, partition=int(value.rpartition(":")[2]) % partitions)
+            if not abort:
+                call = "commit"
+                _again(lambda: producer.commit_transaction(CALL_S), over)
+                ledger.committed(writer, values)
+                return
+            producer.flush(1)
+        except KafkaException as problem:
+            if not problem.args[0].txn_requires_abort():
+                raise
+        call = f"abort after {call}"
         _again(lambda: producer.abort_transaction(CALL_S), over)
-    except (KafkaException, _GivenUp):
-        ledger.unknown(values)
+        ledger.aborted(writer, values)
+    except KafkaException as problem:
+        ledger.unknown(values, f"librdkafka, {call}, {problem.args[0].name()}")
         raise
-    ledger.aborted(writer, values)
+    except _GivenUp:
+        ledger.unknown(values, f"librdkafka, {call}, not in time")
+        raise
 
 
 def _reader(servers: str, topics: dict[str, int]) -> Consumer:

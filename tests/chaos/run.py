@@ -99,7 +99,7 @@ class Report:
         rows += [("bytes above a high watermark", self.replicas.above)]
         rows += [(name.replace("_", " ").upper(), count) for name, count in self.anomalies.counts().items()]
         rows += [("DIFFERENT LOGS", len(self.replicas.differences))]
-        lines = [f"{name:<42} {value!s:>12}" for name, value in rows]
+        lines = [f"{name:<60} {value!s:>12}" for name, value in rows]
         for name in self.anomalies.counts():
             lines += [f"{name}: {example}" for example in getattr(self.anomalies, name)[:SHOWN]]
         lines += [*self.replicas.differences[:SHOWN], *self.problems]

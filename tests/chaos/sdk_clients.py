@@ -106,13 +106,13 @@ async def _transaction(
         except TransactionAbortable:
             await producer.abort_transaction()
             ledger.aborted(writer, values)
-        except BaseException:
-            ledger.unknown(values)
+        except BaseException as problem:
+            ledger.unknown(values, f"SDK, commit in doubt, {type(problem).__name__}")
             raise
         else:
             ledger.committed(writer, values)
-    except BaseException:
-        ledger.unknown(values)
+    except BaseException as problem:
+        ledger.unknown(values, f"SDK, {type(problem).__name__}")
         raise
     else:
         ledger.committed(writer, values)
