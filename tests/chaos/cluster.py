@@ -1,0 +1,199 @@
+"""Three or more nodes of one cluster, each a process with its own data directory.
+
+Here: starting, signals, the end.
+Not here: which fault comes when (`faults`), nodes in the test's own process (`busway_bus.testing.local_nodes`).
+"""
+
+import asyncio
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Collection
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from busway_bus.formatting import format_node, random_cluster_id
+from busway_bus.kernel.config import BrokerConfig
+from tests.support.patience import patient
+from tests.support.programs import end_spawned, held_ports, spawn_async
+
+START_S: Final = 60.0
+STOP_S: Final = 60.0
+SETTINGS: Final = {
+    "auto.create.topics.enable": "false",
+    "broker.heartbeat.interval.ms": "200",
+    "broker.session.timeout.ms": "3000",
+    "controller.quorum.election.backoff.max.ms": "200",
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "1500",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.enable": "false",
+    "log.segment.bytes": "1048576",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "3",
+}
+"""Short times, so that many faults fit into a run; small segments; no cleaner, so that replicas are equal byte for byte."""
+
+
+class NodeEnded(Exception):
+    """A node ended without a signal of this harness, or did not start."""
+
+
+class NodeProcesses:
+    """The processes of a cluster, in a temporary folder.
+
+    Args:
+        count: nodes, with the ids from 1 on; each broker and voter.
+
+    Attributes:
+        folder: deleted at the end of the context, unless `keep` is set.
+        keep: leave the folder, for a look at what went wrong.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="busway-chaos-"))
+        self.keep = False
+        self._running: dict[int, asyncio.subprocess.Process] = {}
+        self._paused: set[int] = set()
+        self._ports = {number: held_ports(2) for number in range(1, count + 1)}
+        self._write_settings()
+
+    def _write_settings(self) -> None:
+        count = len(self._ports)
+        voters = ",".join(f"{number}@127.0.0.1:{ports[1]}" for number, ports in self._ports.items())
+        replicas, in_sync = str(min(3, count)), "2" if count > 2 else "1"
+        cluster_id = random_cluster_id()
+        for number, (port, controller_port) in self._ports.items():
+            settings = {
+                "process.roles": "broker,controller",
+                "node.id": str(number),
+                "log.dirs": str(self.data_of(number)),
+                "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": voters,
+                "default.replication.factor": replicas,
+                "min.insync.replicas": in_sync,
+                "offsets.topic.replication.factor": replicas,
+                "transaction.state.log.replication.factor": replicas,
+                "transaction.state.log.min.isr": in_sync,
+                **SETTINGS,
+            }
+            text = "".join(f"{name}={value}\n" for name, value in settings.items())
+            self._properties_of(number).write_text(text, encoding="utf-8")
+            format_node(BrokerConfig.from_properties(settings), cluster_id)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all nodes, also of those that do not run."""
+        return ",".join(f"127.0.0.1:{ports[0]}" for ports in self._ports.values())
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        return tuple(self._ports)
+
+    @property
+    def serving(self) -> Collection[int]:
+        """Nodes that run and are not paused."""
+        return self._running.keys() - self._paused
+
+    def data_of(self, node_id: int) -> Path:
+        return self.folder / f"node-{node_id}"
+
+    def _properties_of(self, node_id: int) -> Path:
+        return self.folder / f"node-{node_id}.properties"
+
+    def _log_of(self, node_id: int) -> Path:
+        return self.folder / f"node-{node_id}.log"
+
+    async def start(self, node_ids: Collection[int]) -> None:
+        """Start these nodes at once, and wait until they serve.
+
+        Raises:
+            NodeEnded: one did not start in time.
+        """
+        async with asyncio.TaskGroup() as starts:
+            for node_id in node_ids:
+                starts.create_task(self._start(node_id))
+
+    async def _start(self, node_id: int) -> None:
+        command = [sys.executable, "-m", "busway_bus", str(self._properties_of(node_id))]
+        with self._log_of(node_id).open("a", encoding="utf-8") as log:
+            process = await spawn_async(*command, stdout=asyncio.subprocess.PIPE, stderr=log)
+        self._running[node_id] = process
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(patient(START_S)):
+                line = await process.stdout.readline()
+        except TimeoutError:
+            line = b""
+        if not line.startswith(b"serving "):
+            raise NodeEnded(f"node {node_id} did not start; the end of its log:\n{self.log_end(node_id)}")
+
+    def check(self) -> None:
+        """Raise NodeEnded for a node that ended by itself."""
+        for node_id, process in self._running.items():
+            if process.returncode is not None:
+                raise NodeEnded(
+                    f"node {node_id} ended by itself with {process.returncode}; the end of its log:\n{self.log_end(node_id)}"
+                )
+
+    async def kill(self, node_ids: Collection[int]) -> None:
+        """Send SIGKILL to all of these before one is waited for."""
+        processes = [self._running.pop(node_id) for node_id in node_ids]
+        for process in processes:
+            process.kill()
+        self._paused.difference_update(node_ids)
+        for process in processes:
+            await process.wait()
+
+    def pause(self, node_id: int) -> None:
+        """Send SIGSTOP."""
+        self._running[node_id].send_signal(signal.SIGSTOP)
+        self._paused.add(node_id)
+
+    def resume(self, node_id: int) -> None:
+        """Send SIGCONT."""
+        self._running[node_id].send_signal(signal.SIGCONT)
+        self._paused.discard(node_id)
+
+    async def stop(self, node_ids: Collection[int]) -> None:
+        """Stop these nodes cleanly, at once.
+
+        Raises:
+            NodeEnded: one did not end with code 0 in time.
+        """
+        processes = {node_id: self._running.pop(node_id) for node_id in node_ids}
+        for process in processes.values():
+            process.terminate()
+        for node_id, process in processes.items():
+            try:
+                async with asyncio.timeout(patient(STOP_S)):
+                    code = await process.wait()
+            except TimeoutError:
+                process.kill()
+                code = await process.wait()
+            if code:
+                raise NodeEnded(f"node {node_id} stopped with {code}; the end of its log:\n{self.log_end(node_id)}")
+
+    def log_end(self, node_id: int) -> str:
+        return self._log_of(node_id).read_text(encoding="utf-8", errors="replace")[-3000:]
+
+    def tracebacks(self) -> int:
+        """Return how many tracebacks the nodes logged."""
+        return sum(
+            self._log_of(node_id).read_text(encoding="utf-8", errors="replace").count("Traceback (most recent")
+            for node_id in self.node_ids
+            if self._log_of(node_id).exists()
+        )
+
+    async def __aenter__(self) -> "NodeProcesses":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await end_spawned()
+        if not self.keep and problem is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
