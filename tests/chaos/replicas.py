@@ -62,7 +62,7 @@ class Comparison:
 def compare(nodes: Mapping[int, Path], metadata_high_watermark: int) -> Comparison:
     """Compare the replicas of all logs of stopped nodes.
 
-    A log has to reach the largest high watermark that one of its replicas noted.
+    Replicas are equal up to the largest high watermark that one of them noted.
 
     Args:
         nodes: the data directory of each.
