@@ -62,7 +62,7 @@ class Comparison:
 def compare(nodes: Mapping[int, Path], metadata_high_watermark: int) -> Comparison:
     """Compare the replicas of all logs of stopped nodes.
 
-    A log has to reach the largest high watermark that one of its replicas noted.
+    Replicas are equal up to the largest high watermark that one of them noted.
 
     Args:
         nodes: the data directory of each.
@@ -94,7 +94,7 @@ def _compare_log(name: str, mark: int, folders: Mapping[int, Path], result: Comp
         if actual == expected:
             continue
         at = next(
-            (at for at, (one, other) in enumerate(zip(expected, actual, strict=False)) if one != other),
+            (at for at, (batch, other) in enumerate(zip(expected, actual, strict=False)) if batch != other),
             min(len(expected), len(actual)),
         )
         offsets = [of_node[at][0] if at < len(of_node) else "its end" for of_node in (expected, actual)]

@@ -1,0 +1,65 @@
+"""The judges find each anomaly in a history that has it, and none in one without."""
+
+import struct
+from pathlib import Path
+
+from tests.chaos.ledger import Ledger
+from tests.chaos.replicas import compare
+
+
+def history() -> Ledger:
+    """Two acknowledged records, a committed, an aborted and an unknown transaction."""
+    ledger = Ledger()
+    ledger.tried([f"w:{number}" for number in range(7)])
+    for number in (0, 1):
+        ledger.acknowledged("w", f"w:{number}")
+    ledger.committed("w", ["w:2"])
+    ledger.aborted("w", ["w:3"])
+    ledger.unknown(["w:4", "w:5"], "test")
+    return ledger
+
+
+def counts(*values: str) -> dict[str, int]:
+    """Return the anomalies, other than none, of these values in one partition."""
+    final = {("t", 0, offset): value for offset, value in enumerate(values)}
+    return {name: count for name, count in history().anomalies(final).counts().items() if count}
+
+
+def test_anomalies_of_histories() -> None:
+    """Each by itself."""
+    assert counts("w:0", "w:1", "w:2") == {}
+    assert counts("w:0", "w:1", "w:2", "w:4", "w:5", "w:6") == {}
+    assert counts("w:0", "w:2") == {"lost": 1}
+    assert counts("w:0", "w:1", "w:1", "w:2") == {"duplicated": 1}
+    assert counts("w:0", "w:1", "w:2", "w:3") == {"aborted_visible": 1}
+    assert counts("w:0", "w:1", "w:2", "w:4") == {"torn": 1}
+    assert counts("w:1", "w:0", "w:2") == {"reordered": 1}
+    assert counts("w:0", "w:1", "w:2", "w:9") == {"unwritten": 1}
+
+
+def test_what_readers_saw_stays() -> None:
+    """A record that was read and is gone, or another one, at its place."""
+    ledger = history()
+    ledger.seen(("t", 0, 7), "w:6")
+    final = {("t", 0, offset): f"w:{offset}" for offset in range(3)}
+    assert len(ledger.anomalies(final).changed) == 1
+    assert not ledger.anomalies({**final, ("t", 0, 7): "w:6"}).changed
+
+
+def batch(offset: int, content: bytes) -> bytes:
+    """Return bytes with a batch's header, of one record."""
+    rest = struct.pack(">ibiHi", 0, 2, 0, 0, 0) + content
+    return struct.pack(">qi", offset, len(rest)) + rest
+
+
+def test_replicas_that_differ(tmp_path: Path) -> None:
+    """Below the high watermark only."""
+    for node_id, second in ((1, b"x"), (2, b"y")):
+        log = tmp_path / str(node_id) / "t-0"
+        log.mkdir(parents=True)
+        (log / "00000000000000000000.log").write_bytes(batch(0, b"a") + batch(1, second))
+    nodes = {node_id: tmp_path / str(node_id) for node_id in (1, 2)}
+    for high_watermark, differences in ((1, 0), (2, 1), (3, 1)):
+        for data in nodes.values():
+            (data / "replication-offset-checkpoint").write_text(f"0\n1\nt 0 {high_watermark}\n")
+        assert len(compare(nodes, 0).differences) == differences
