@@ -17,7 +17,7 @@ STAGES: Final = (
     Stage(name="setup", command=("make", ".venv/.ready")),
     Stage(name="check", command=("make", "check")),
     Stage(name="test", command=("make", "test")),
-    Stage(name="sim", command=("make", "sim", "FIRST=0", "SEEDS=600")),
+    Stage(name="sim", command=("make", "sim", "FIRST=0", "SEEDS=400")),
     Stage(name="sim-shares", command=("make", "sim", "FIRST=0", "SEEDS=60", "ABOUT=shares")),
     Stage(name="simulate", command=("make", "simulate-cases", "FIRST=0", "SEEDS=5")),
     Stage(name="package", command=("make", "package")),

@@ -26,6 +26,7 @@ def states(up: Up) -> dict[int, str]:
     return {row["node"]: row["state"] for row in up.run("cluster", "status", "--json").json}
 
 
+@pytest.mark.hostile
 def test_a_node_is_killed_and_comes_back(tmp_path: Path) -> None:
     """Nothing acknowledged is lost, writing goes on, the node is started again; the next start has it all."""
     data = tmp_path / "data"

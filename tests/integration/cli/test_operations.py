@@ -6,7 +6,7 @@ import signal
 import pytest
 from tests.integration.cli.conftest import SECONDS, Up, run, start
 
-from busway.admin.admin import ClusterDescription
+from busway.admin.cluster import ClusterDescription
 from busway.cli.status import _broker_rows, _topic_row, _troubled_rows
 from busway.cluster.metadata import PartitionInfo, TopicInfo
 
