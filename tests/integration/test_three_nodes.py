@@ -110,15 +110,18 @@ async def test_all_nodes_are_stopped_together() -> None:
             assert (await consumer.getone()).value == b"x"
 
 
-async def test_a_node_of_another_cluster_does_not_start() -> None:
-    """The text has the reason."""
+@pytest.mark.parametrize("led", [True, False])
+async def test_a_node_of_another_cluster_does_not_start(led: bool) -> None:
+    """The text has the reason, also where the node was the leader of the quorum and is first believed to be it still."""
     async with LocalNodes() as nodes:
-        await nodes.shut_down(3)
-        properties = Path(nodes.folder, "node-3", "meta.properties")
+        leader = nodes.nodes[1].services.controller.leader_id
+        changed = leader if led else leader % 3 + 1
+        await nodes.shut_down(changed)
+        properties = Path(nodes.folder, f"node-{changed}", "meta.properties")
         text = properties.read_text()
         own = next(line for line in text.splitlines() if line.startswith("cluster.id="))
         properties.write_text(text.replace(own, "cluster.id=AAAAAAAAAAAAAAAAAAAAAA"))
-        node = Node(nodes._configs[3])  # `restart` would refuse it first
+        node = Node(nodes._configs[changed])  # `restart` would refuse it first
         with pytest.raises(CannotRegister, match="another cluster"):
             await node.start()
 

@@ -100,6 +100,7 @@ class ClusterMember:
             session_ms=session_ms,
             registration_ms=config.get("initial.broker.registration.timeout.ms"),
             machine=machine,
+            check=self._check_voters,
         )
         self._local = LocalController(
             config,
@@ -192,12 +193,7 @@ class ClusterMember:
         loop = asyncio.get_running_loop()
         told_s = loop.time()
         while self._leader() < 0:
-            strangers = self._quorum.driver.strangers
-            if 2 * len(strangers) > len(self._config.voters):
-                raise CannotRegister(
-                    f"the voters {sorted(strangers)} belong to another cluster: meta.properties of this node has another cluster.id. "
-                    f"Choose an empty directory, format it with their cluster's id, or correct controller.quorum.voters"
-                )
+            self._check_voters()
             if loop.time() - told_s >= _TOLD_S:
                 told_s = loop.time()
                 logger.warning(
@@ -206,6 +202,15 @@ class ClusterMember:
                     sorted(self._config.voters),
                 )
             await asyncio.sleep(_LOOK_S)
+
+    def _check_voters(self) -> None:
+        """Raise CannotRegister if most voters belong to another cluster."""
+        strangers = self._quorum.driver.strangers
+        if 2 * len(strangers) > len(self._config.voters):
+            raise CannotRegister(
+                f"the voters {sorted(strangers)} belong to another cluster: meta.properties of this node has another cluster.id. "
+                f"Choose an empty directory, format it with their cluster's id, or correct controller.quorum.voters"
+            )
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.ensure_future(work))

@@ -57,6 +57,7 @@ class BrokerLifecycle:
     Args:
         registration: of this start; its incarnation is that of all requests.
         metadata_offset: the offset that this broker has followed.
+        check: raises CannotRegister if no further attempt can succeed; called between attempts.
 
     Attributes:
         previous_epoch: epoch of the last start if it lost no acknowledged record, else -1.
@@ -75,7 +76,9 @@ class BrokerLifecycle:
         session_ms: int,
         registration_ms: int,
         machine: Machine,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
+        self._check = check
         self._channel, self._registration, self._cluster_id = channel, registration, cluster_id
         self._metadata_offset = metadata_offset
         self._heartbeat_s, self._session_ms, self._registration_s = (
@@ -108,6 +111,7 @@ class BrokerLifecycle:
                 return
             if problem.code in _HOPELESS or loop.time() >= deadline_s:
                 raise CannotRegister(f"the controller does not register this broker: {problem}{_remedy(problem.code)}")
+            self._check()
             logger.warning("the controller does not register this broker yet: %s", problem)
             await asyncio.sleep(self._backoff_s())
 
