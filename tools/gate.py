@@ -15,12 +15,15 @@ from tools.stages import ROOT, Stage, run_stages
 
 STAGES: Final = (
     Stage(name="setup", command=("make", ".venv/.ready")),
-    Stage(name="check", command=("make", "check")),
+    Stage(
+        name="package",
+        command=("make", "package"),
+        beside=Stage(name="check", command=("make", "check"), tests=False),
+    ),
     Stage(name="test", command=("make", "test")),
     Stage(name="sim", command=("make", "sim", "FIRST=0", "SEEDS=400")),
     Stage(name="sim-shares", command=("make", "sim", "FIRST=0", "SEEDS=60", "ABOUT=shares")),
     Stage(name="simulate", command=("make", "simulate-cases", "FIRST=0", "SEEDS=5")),
-    Stage(name="package", command=("make", "package")),
     Stage(name="smoke", command=("make", "smoke")),
     Stage(name="demo", command=("make", "demo"), again=True),
 )

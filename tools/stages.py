@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -34,12 +35,16 @@ class Stage:
         command: the words of a command line, run in the project's root.
         environment: variables beside those that are there.
         again: whether the whole command runs once more after a failure. For commands that run no tests and wait for processes.
+        beside: a stage that runs at the same time and runs no tests. Its output is printed when both have ended.
+        tests: whether the command runs tests of which the failed ones run once more.
     """
 
     name: str
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     again: bool = False
+    beside: "Stage | None" = None
+    tests: bool = True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,21 +73,42 @@ def run_stages(stages: Sequence[Stage]) -> int:
     outcomes: list[Outcome] = []
     began = time.monotonic()
     for stage in stages:
-        print(
-            f"\n== {stage.name}: {' '.join(stage.command)} ({time.monotonic() - began:.0f} s since start)", flush=True
-        )
-        outcomes.append(run_stage(stage))
-    print(f"\n{table(outcomes)}", flush=True)
+        _announce(stage, began)
+        if stage.beside is None:
+            outcomes.append(run_stage(stage))
+        else:
+            outcomes += _run_both(stage, stage.beside, began)
+    print(f"\n{table(outcomes, time.monotonic() - began)}", flush=True)
     return 1 if any(outcome.failed for outcome in outcomes) else 0
 
 
-def run_stage(stage: Stage) -> Outcome:
-    """Run a stage, and its failed tests once more."""
+def _announce(stage: Stage, began: float) -> None:
+    print(f"\n== {stage.name}: {' '.join(stage.command)} ({time.monotonic() - began:.0f} s since start)", flush=True)
+
+
+def _run_both(stage: Stage, beside: Stage, began: float) -> list[Outcome]:
+    assert not beside.tests, f"{beside.name} runs beside {stage.name}: their failed tests could not be told apart"
+    with ThreadPoolExecutor(1) as thread:
+        other = thread.submit(run_stage, beside, quiet=True)
+        outcome = run_stage(stage)
+        beside_outcome = other.result()
+    _announce(beside, began)
+    print((LOGS / f"{beside.name}.log").read_text(errors="replace"), end="", flush=True)
+    return [outcome, beside_outcome]
+
+
+def run_stage(stage: Stage, *, quiet: bool = False) -> Outcome:
+    """Run a stage, and its failed tests once more.
+
+    Args:
+        quiet: the output goes to the file alone.
+    """
     outcome = Outcome(stage=stage)
     began = time.monotonic()
-    FAILED.unlink(missing_ok=True)
+    if stage.tests:
+        FAILED.unlink(missing_ok=True)
     first = LOGS / f"{stage.name}.log"
-    code = run(stage.command, stage.environment, first)
+    code = run(stage.command, stage.environment, first, quiet=quiet)
     if code != 0:
         _try_again(outcome, code, first)
     outcome.seconds = time.monotonic() - began
@@ -90,7 +116,8 @@ def run_stage(stage: Stage) -> Outcome:
 
 
 def _try_again(outcome: Outcome, code: int, first: Path) -> None:
-    stage, tests = outcome.stage, failed_tests()
+    stage = outcome.stage
+    tests = failed_tests() if stage.tests else []
     if not tests and stage.again:
         second = first.with_suffix(".second.log")
         print(f"-- {stage.name} ended with {code}; once more", flush=True)
@@ -115,8 +142,8 @@ def failed_tests() -> list[str]:
     return sorted(json.loads(FAILED.read_text())) if FAILED.exists() else []
 
 
-def run(command: Sequence[str], environment: Mapping[str, str], log: Path) -> int:
-    """Run a command; its output goes to the terminal and to a file. Its exit code."""
+def run(command: Sequence[str], environment: Mapping[str, str], log: Path, *, quiet: bool = False) -> int:
+    """Run a command; its output goes to a file and, unless `quiet`, to the terminal. Its exit code."""
     with (
         log.open("wb") as file,
         subprocess.Popen(
@@ -131,16 +158,21 @@ def run(command: Sequence[str], environment: Mapping[str, str], log: Path) -> in
         assert process.stdout is not None
         for line in process.stdout:
             file.write(line)
-            sys.stdout.buffer.write(line)
-            sys.stdout.buffer.flush()
+            if not quiet:
+                sys.stdout.buffer.write(line)
+                sys.stdout.buffer.flush()
     return process.returncode
 
 
-def table(outcomes: Sequence[Outcome]) -> str:
-    """Stage, result, seconds and failed tests; after it the tests that passed on the second try."""
+def table(outcomes: Sequence[Outcome], seconds: float) -> str:
+    """Stage, result, seconds and failed tests; after it the tests that passed on the second try.
+
+    Args:
+        seconds: of all stages together.
+    """
     rows = [("stage", "result", "seconds", "failed tests")]
     rows += [(each.stage.name, each.word, f"{each.seconds:.0f}", " ".join(each.failed)) for each in outcomes]
-    rows.append(("all", "", f"{sum(each.seconds for each in outcomes):.0f}", ""))
+    rows.append(("all", "", f"{seconds:.0f}", ""))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows

@@ -82,3 +82,19 @@ def test_a_stage_that_is_not_there_is_refused() -> None:
     assert chosen(known, []) == known
     with pytest.raises(SystemExit, match="there is no stage three: one, two"):
         chosen(known, ["three"])
+
+
+def test_a_stage_beside_another_has_a_row_and_a_file_of_its_own(
+    project: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Both run at the same time; a failure of either fails the run, and both outputs are printed."""
+    (project / "ready").touch()
+    waits = ("sh", "-c", "echo first; while test -e ready; do sleep 0.01; done")
+    frees = ("sh", "-c", "echo second; rm ready; exit 3")
+    beside = Stage(name="check", command=frees, tests=False)
+    assert run_stages([Stage(name="package", command=waits, beside=beside)]) == 1
+    printed = capfd.readouterr().out
+    assert "first\n" in printed
+    assert "second\n" in printed
+    assert [" ".join(line.split()[:2]) for line in printed.splitlines()[-5:-3]] == ["package passed", "check failed"]
+    assert (project / "build/check.log").read_text() == "second\n"
