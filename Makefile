@@ -78,6 +78,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.brokers
 	$(BIN)/python -m benchmarks.transactions
 	$(BIN)/python -m benchmarks.groups
+	$(BIN)/python -m benchmarks.cluster
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -14,16 +14,16 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tools.jars import ROOT, ToolMissing
 
 from benchmarks.clients import LoadFailed
-from benchmarks.machine import describe, load_average, resident_mib, touch_memory
+from benchmarks.machine import describe, load_average, touch_memory
 from benchmarks.report import Row, as_json, table
-from benchmarks.subjects import BUSWAY, START, Durability, Subject
+from benchmarks.subjects import BUSWAY, START, Durability, Start, Subject
 from benchmarks.workloads import LOADED, Figures, Workload, loads, started
 
 START_NAME = "start"
@@ -37,10 +37,20 @@ class Bench:
     Args:
         chosen: what is measured; a load that has `durabilities` is measured in those alone.
         starts: whether the start of the brokers is measured too, in processes of their own where there is time for it.
+        subjects: how each is started, in the order of their turns.
     """
 
-    def __init__(self, chosen: Sequence[Workload], *, rounds: int, quick: bool, starts: bool) -> None:
+    def __init__(
+        self,
+        chosen: Sequence[Workload],
+        *,
+        rounds: int,
+        quick: bool,
+        starts: bool,
+        subjects: Mapping[str, Start] = START,
+    ) -> None:
         self._chosen = chosen
+        self._subjects = subjects
         self._rounds = rounds
         self._quick = quick
         self._starting = starts
@@ -68,7 +78,7 @@ class Bench:
         return durability in getattr(load, "durabilities", Durability)
 
     def _starts(self, number: int) -> None:
-        for start in START.values():
+        for start in self._subjects.values():
             with start(Durability.OS) as subject:
                 self._started(subject)
         _say(f"start: round {number + 1} of {self._rounds}")
@@ -76,19 +86,20 @@ class Bench:
     def _loads(self, durability: Durability, chosen: list[Workload]) -> None:
         with contextlib.ExitStack() as running:
             subjects = []
-            for start in START.values():
+            for start in self._subjects.values():
                 subjects.append(running.enter_context(start(durability)))
                 if self._quick and self._starting and durability is Durability.OS:
                     self._started(subjects[-1])
             for load in chosen:  # one after the other: what a later one needs set up burdens no earlier one
                 for subject in subjects:
                     load.prepare(subject)
-                for number in range(0 if self._quick else -1, self._rounds):
+                warm_up = not self._quick and getattr(load, "warms_up", True)
+                for number in range(-1 if warm_up else 0, self._rounds):
                     for subject in subjects:
                         self._turn(durability, load, subject, counted=number >= 0)
                 _say(f"{durability.value}: {load.name}")
             for subject in subjects:
-                self._note(durability.value, "all of the above", subject.name, {LOADED: resident_mib(subject.pid)})
+                self._note(durability.value, "all of the above", subject.name, {LOADED: subject.resident_mib()})
 
     def _started(self, subject: Subject) -> None:
         self._note("any", START_NAME, subject.name, started(subject, 0.5 if self._quick else IDLE_SECONDS))
@@ -124,7 +135,13 @@ def _say(text: str) -> None:
 
 
 def command(
-    name: str, about: str, loads: Callable[..., Sequence[Workload]], arguments: list[str] | None, *, starts: bool
+    name: str,
+    about: str,
+    loads: Callable[..., Sequence[Workload]],
+    arguments: list[str] | None,
+    *,
+    starts: bool,
+    subjects: Mapping[str, Start] = START,
 ) -> int:
     """A program of this kind: its options, its run, its table, its JSON.
 
@@ -149,7 +166,13 @@ def command(
         parser.error(f"no workload has {options.only!r} in its name: {', '.join(names)}")
     rounds = options.rounds or (1 if options.quick else ROUNDS)
     chosen = [load for load in loads(quick=options.quick) if options.only in load.name]
-    bench = Bench(chosen, rounds=rounds, quick=options.quick, starts=starts and options.only in START_NAME)
+    bench = Bench(
+        chosen,
+        rounds=rounds,
+        quick=options.quick,
+        starts=starts and options.only in START_NAME,
+        subjects=subjects,
+    )
     now = dt.datetime.now(tz=dt.UTC)
     target = options.json or ROOT / ".cache" / "bench" / f"{name}-{now:%Y%m%d-%H%M%S}.json"
     return _measure(bench, target, date=now.isoformat(timespec="seconds"), rounds=rounds, quick=options.quick)

@@ -43,10 +43,10 @@ class Moved:
 
 
 def create_topic(bootstrap_servers: str, name: str, partitions: int) -> None:
-    """Make a topic whose files go soon after it is deleted."""
+    """Make a topic with the brokers' default replication factor, whose files go soon after it is deleted."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": _ERRORS})
     count = min(partitions, _PARTITIONS_AT_ONCE)
-    topic = NewTopic(name, num_partitions=count, replication_factor=1, config={"file.delete.delay.ms": "1000"})
+    topic = NewTopic(name, num_partitions=count, replication_factor=-1, config={"file.delete.delay.ms": "1000"})
     for future in admin.create_topics([topic]).values():
         future.result(WAIT_SECONDS)
     while count < partitions:

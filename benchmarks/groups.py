@@ -16,7 +16,6 @@ from tests.support.raw_client import RawClient, frame
 from benchmarks import clients
 from benchmarks.brokers import command
 from benchmarks.clients import LoadFailed
-from benchmarks.machine import cpu_seconds, resident_mib
 from benchmarks.members import KINDS, Share, coordinated
 from benchmarks.report import Metric
 from benchmarks.subjects import Durability, Subject
@@ -73,10 +72,10 @@ class Rebalance:
         tasks = [asyncio.create_task(member.run()) for member in members[:-1]]
         try:
             await self._settled(share, self._members, tasks)
-            before, begun = cpu_seconds(subject.pid), time.perf_counter()
+            before, begun = subject.cpu_seconds(), time.perf_counter()
             tasks.append(asyncio.create_task(members[-1].run()))
             await self._settled(share, self._members + 1, tasks)
-            return {TAKEN: 1000 * (time.perf_counter() - begun), CPU: 1000 * (cpu_seconds(subject.pid) - before)}
+            return {TAKEN: 1000 * (time.perf_counter() - begun), CPU: 1000 * (subject.cpu_seconds() - before)}
         finally:
             for task in tasks:
                 task.cancel()
@@ -131,12 +130,12 @@ class Many:
 
     def measure(self, subject: Subject) -> Figures:
         """Wait for a while, then ask for all topics many times."""
-        before = cpu_seconds(subject.pid)
+        before = subject.cpu_seconds()
         time.sleep(self._seconds)
-        idle = cpu_seconds(subject.pid) - before
+        idle = subject.cpu_seconds() - before
         taken = sorted(asyncio.run(self._asked(subject)))
         return {
-            RESIDENT: resident_mib(subject.pid),
+            RESIDENT: subject.resident_mib(),
             IDLE: 1000 * idle / self._seconds,
             P50: 1000 * taken[len(taken) // 2],
             P99: 1000 * taken[len(taken) * 99 // 100],

@@ -15,7 +15,6 @@ from uuid import uuid4
 
 from benchmarks import clients, frames
 from benchmarks.brokers import command
-from benchmarks.machine import cpu_seconds, resident_mib
 from benchmarks.report import Metric
 from benchmarks.subjects import Durability, Subject
 from benchmarks.wire import Client, Producer, Reader, close, drive
@@ -196,14 +195,14 @@ class ResponseMemory:
 
     def measure(self, subject: Subject) -> Figures:
         """How much more is resident when all have asked."""
-        before = resident_mib(subject.pid)
+        before = subject.resident_mib()
         fetch = frames.Fetch(self.name, 0, max_bytes=self._bytes, wait_ms=0)
         readers = [Reader(subject.bootstrap_servers, fetch, self._batch) for _ in range(self._clients)]
         try:
             for reader in readers:
                 reader.begin()
             time.sleep(self._seconds)
-            return {MEMORY: max(resident_mib(subject.pid) - before, 0.0)}
+            return {MEMORY: max(subject.resident_mib() - before, 0.0)}
         finally:
             close(readers)
 
@@ -248,12 +247,12 @@ def _work(
     per_s: float = 0.0,
 ) -> tuple[float, float]:
     """Drive connections and close them: how long that took, and how many of the broker's processor seconds."""
-    before = cpu_seconds(subject.pid)
+    before = subject.cpu_seconds()
     try:
         taken = drive(connections, seconds, paced=paced, per_s=per_s)
     finally:
         close(connections)
-    return taken, cpu_seconds(subject.pid) - before
+    return taken, subject.cpu_seconds() - before
 
 
 def _producers(

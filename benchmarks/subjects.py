@@ -6,13 +6,15 @@ Not here: what is measured on them (`workloads`).
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.busway_process import BuswayProcess
+
+from benchmarks.machine import cpu_seconds, resident_mib
 
 
 class Durability(Enum):
@@ -48,25 +50,37 @@ class Broker(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """One running broker.
+    """A running broker, or the running brokers of a cluster.
 
     Attributes:
-        begun: `time.monotonic()` just before its process was started.
+        begun: `time.monotonic()` just before the first process was started.
     """
 
     name: str
-    broker: Broker
+    brokers: Sequence[Broker]
     begun: float
 
     @property
-    def pid(self) -> int:
-        """Of its process, which is another one after a restart."""
-        return self.broker.pid
+    def broker(self) -> Broker:
+        """The only broker."""
+        (broker,) = self.brokers
+        return broker
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where it serves."""
-        return self.broker.bootstrap_servers
+        """The addresses of all brokers."""
+        return ",".join(broker.bootstrap_servers for broker in self.brokers)
+
+    def cpu_seconds(self) -> float:
+        """User and system time of all processes since each was started."""
+        return sum(cpu_seconds(broker.pid) for broker in self.brokers)
+
+    def resident_mib(self) -> float:
+        """Resident memory of all processes in MiB."""
+        return sum(resident_mib(broker.pid) for broker in self.brokers)
+
+
+Start = Callable[[Durability], "contextlib.AbstractContextManager[Subject]"]
 
 
 @contextlib.contextmanager
@@ -76,7 +90,7 @@ def busway(durability: Durability) -> Iterator[Subject]:
     begun = time.monotonic()
     broker.start()
     try:
-        yield Subject(name=BUSWAY, broker=broker, begun=begun)
+        yield Subject(name=BUSWAY, brokers=(broker,), begun=begun)
     finally:
         broker.stop()
 
@@ -85,8 +99,8 @@ def busway(durability: Durability) -> Iterator[Subject]:
 def apache_kafka(durability: Durability) -> Iterator[Subject]:
     """Apache Kafka 4.3.1 with its own defaults; `begun` is after its data directory was formatted."""
     with ApacheKafka(KAFKA_PROPERTIES[durability], options=()) as broker:
-        yield Subject(name=KAFKA, broker=broker, begun=time.monotonic() - broker.start_seconds)
+        yield Subject(name=KAFKA, brokers=(broker,), begun=time.monotonic() - broker.start_seconds)
 
 
-START = {BUSWAY: busway, KAFKA: apache_kafka}
+START: Mapping[str, Start] = {BUSWAY: busway, KAFKA: apache_kafka}
 """How each is started, in the order of their turns."""

@@ -16,7 +16,6 @@ from uuid import uuid4
 
 from benchmarks import clients
 from benchmarks.brokers import command
-from benchmarks.machine import cpu_seconds
 from benchmarks.report import Metric
 from benchmarks.subjects import Subject
 from benchmarks.workloads import P50, PRODUCE_RECORDS, Figures, Workload
@@ -76,11 +75,11 @@ class Transactions:
             await asyncio.gather(*(producer.start() for producer in producers))
             for _ in range(WARM_UP):
                 await asyncio.gather(*(self._transaction(producer, topic, value) for producer in producers))
-            before, begun = cpu_seconds(subject.pid), time.perf_counter()
+            before, begun = subject.cpu_seconds(), time.perf_counter()
             runs = [self._until(producer, topic, value, begun + self._seconds) for producer in producers]
             for run_s in await asyncio.gather(*runs):
                 taken_s += run_s
-            return taken_s, time.perf_counter() - begun, cpu_seconds(subject.pid) - before
+            return taken_s, time.perf_counter() - begun, subject.cpu_seconds() - before
         finally:
             await asyncio.gather(*(producer.stop() for producer in producers))
 

@@ -14,7 +14,6 @@ from uuid import uuid4
 
 from benchmarks import clients
 from benchmarks.clients import Moved
-from benchmarks.machine import cpu_seconds, resident_mib
 from benchmarks.report import Metric
 from benchmarks.subjects import Subject
 
@@ -151,9 +150,9 @@ class LoneProduce:
 
 
 def _with_cpu(subject: Subject, load: Callable[[], Moved]) -> tuple[Moved, float]:
-    before = cpu_seconds(subject.pid)
+    before = subject.cpu_seconds()
     moved = load()
-    return moved, cpu_seconds(subject.pid) - before
+    return moved, subject.cpu_seconds() - before
 
 
 def started(subject: Subject, idle_seconds: float) -> Figures:
@@ -161,7 +160,7 @@ def started(subject: Subject, idle_seconds: float) -> Figures:
     clients.first_acknowledged(subject.bootstrap_servers)
     start = time.monotonic() - subject.begun
     time.sleep(idle_seconds)
-    return {START: start, IDLE: resident_mib(subject.pid)}
+    return {START: start, IDLE: subject.resident_mib()}
 
 
 def loads(*, quick: bool) -> list[Workload]:

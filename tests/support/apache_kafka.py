@@ -62,6 +62,11 @@ def java(main_class: str, *arguments: str, stdin: str | None = None, seconds: fl
     return done.stdout
 
 
+def random_id() -> str:
+    """Draw a cluster id as Kafka writes them; it never begins with "-"."""
+    return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:])[:22].decode()
+
+
 class ApacheKafka(Program):
     """One KRaft node of Apache Kafka with its own temporary data directory.
 
@@ -70,6 +75,7 @@ class ApacheKafka(Program):
         heap: the JVM's `-Xmx`; Kafka's own start script says 1 GB.
         features: levels that the cluster is made with, where they are not those of the release.
         options: of the JVM; left out, those that make it start soon. A benchmark gives none, as Kafka's own start script.
+        cluster_id: the same for all nodes of a cluster; a random one by default.
     """
 
     def __init__(
@@ -78,6 +84,7 @@ class ApacheKafka(Program):
         heap: str = "1g",
         features: Mapping[str, int] | None = None,
         options: Sequence[str] | None = None,
+        cluster_id: str | None = None,
     ) -> None:
         super().__init__("apache-kafka")
         self._properties = dict(properties or {})
@@ -86,6 +93,8 @@ class ApacheKafka(Program):
         self._options = (*QUICK, *class_archive.using()) if options is None else tuple(options)
         self._output = self._folder / "server.log"
         self._ports = held_ports(2)
+        self._cluster_id = cluster_id or random_id()
+        self._begun = 0.0
         self.bootstrap_servers = ""
         self.bootstrap_controllers = f"127.0.0.1:{self._ports[1]}"
         self.start_seconds = 0.0
@@ -101,8 +110,17 @@ class ApacheKafka(Program):
         """Where its logs are."""
         return self._folder / "data"
 
+    def configure(self, properties: Mapping[str, str]) -> None:
+        """Change settings; they have an effect at the next start."""
+        self._properties.update(properties)
+
     def start(self) -> None:
         """Format the data directory, start the broker and wait until it serves."""
+        self.launch()
+        self.wait_until_started()
+
+    def launch(self) -> None:
+        """Format the data directory and start the process."""
         port, controller = self._ports
         self.bootstrap_servers = f"127.0.0.1:{port}"
         settings = {
@@ -122,10 +140,9 @@ class ApacheKafka(Program):
         config = self._folder / "server.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         if not (self.data_dir / "meta.properties").exists():
-            cluster_id = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:])[:22].decode()  # never begins with "-"
             levels = [text for name, level in self._features.items() for text in ("--feature", f"{name}={level}")]
-            java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config), *levels)
-        begun = time.monotonic()
+            java("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(config), *levels)
+        self._begun = time.monotonic()
         command = [need("java", JDK), f"-Xmx{self._heap}", f"-Xms{self._heap}", "-XX:+UseG1GC", *self._options]
         command += [
             f"-Dlog4j2.configurationFile={_log4j(self._folder)}",
@@ -136,17 +153,17 @@ class ApacheKafka(Program):
         ]
         with self._output.open("wb") as output:
             self._process = spawn(command, stdout=output, stderr=output)
-        self._wait(port, begun)
-        self.start_seconds = time.monotonic() - begun
 
-    def _wait(self, port: int, begun: float) -> None:
+    def wait_until_started(self) -> None:
+        """Wait until the broker serves."""
         assert self._process is not None
-        while time.monotonic() - begun < START_SECONDS:
+        while time.monotonic() - self._begun < START_SECONDS:
             if self._process.poll() is not None:
                 break
             # The port opens before the broker serves; its own word that it has started comes after.
             if b"Kafka Server started" in self._output.read_bytes():
-                socket.create_connection(("127.0.0.1", port), timeout=patient(5)).close()
+                socket.create_connection(("127.0.0.1", self._ports[0]), timeout=patient(5)).close()
+                self.start_seconds = time.monotonic() - self._begun
                 return
             time.sleep(0.05)
         raise AssertionError(f"Apache Kafka did not start:\n{self._output.read_text()[-3000:]}")
@@ -156,6 +173,12 @@ class ApacheKafka(Program):
         assert self._process is not None
         self._process.kill()
         self._process.wait()
+
+    def discard(self) -> None:
+        """Kill the process, if it runs, and remove its data."""
+        if self._process is not None:
+            self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def stop(self) -> None:
         """End the broker and remove its data."""

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.patience import patient
@@ -27,9 +27,9 @@ class BuswayProcess:
         controller: whether it opens a listener of the controller too, as `ApacheKafka` does.
     """
 
-    def __init__(self, settings: dict[str, str], prefix: Sequence[str] = (), *, controller: bool = False) -> None:
+    def __init__(self, settings: Mapping[str, str], prefix: Sequence[str] = (), *, controller: bool = False) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="busway-broker-"))
-        self._settings = settings
+        self._settings = dict(settings)
         self._prefix = prefix
         self._process: subprocess.Popen[str] | None = None
         self._log = self._folder / "broker.log"
@@ -48,19 +48,29 @@ class BuswayProcess:
         assert self._process is not None
         return self._process.pid
 
-    def start(self) -> None:
-        """Start the process and wait until it says where it serves."""
-        settings = {
-            "listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
-            "log.dirs": str(self.data_dir),
-            **self._settings,
-        }
+    def settings(self) -> dict[str, str]:
+        """The settings of the process."""
+        settings = {"listeners": f"PLAINTEXT://127.0.0.1:{self._port}", "log.dirs": str(self.data_dir)}
         if self.bootstrap_controllers:
             settings["listeners"] += f",CONTROLLER://{self.bootstrap_controllers}"
             settings |= {
                 "controller.listener.names": "CONTROLLER",
                 "controller.quorum.voters": f"1@{self.bootstrap_controllers}",
             }
+        return settings | self._settings
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Change settings; they have an effect at the next start."""
+        self._settings.update(settings)
+
+    def start(self) -> None:
+        """Start the process and wait until it prints where it serves."""
+        self.launch()
+        self.wait_until_started()
+
+    def launch(self) -> None:
+        """Start the process."""
+        settings = self.settings()
         file = self._folder / "server.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         with self._log.open("a") as log:
@@ -70,6 +80,10 @@ class BuswayProcess:
                 stderr=log,
                 text=True,
             )
+
+    def wait_until_started(self) -> None:
+        """Wait until the process prints where it serves."""
+        assert self._process is not None
         assert self._process.stdout is not None
         first: queue.SimpleQueue[str] = queue.SimpleQueue()
         stdout = self._process.stdout
@@ -88,6 +102,12 @@ class BuswayProcess:
         self._process.wait()
         assert self._process.stdout is not None
         self._process.stdout.close()
+
+    def discard(self) -> None:
+        """Kill the process, if it runs, and remove its data."""
+        if self._process is not None:
+            self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def stop(self) -> None:
         """End the process; it must end by itself, with code 0, and must have logged no traceback."""
