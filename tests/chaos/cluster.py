@@ -1,4 +1,4 @@
-"""Three or more nodes of one cluster, each a process with its own data directory.
+"""Three or more nodes of one cluster, each a process with its own data directory and network namespace.
 
 Here: starting, signals, the end.
 Not here: which fault comes when (`faults`), nodes in the test's own process (`busway_bus.testing.local_nodes`).
@@ -16,15 +16,19 @@ from typing import Final
 
 from busway_bus.formatting import format_node, random_cluster_id
 from busway_bus.kernel.config import BrokerConfig
+from tests.chaos.network import Network
 from tests.support.patience import patient
-from tests.support.programs import end_spawned, held_ports, spawn_async
+from tests.support.programs import end_spawned, spawn_async
 
 START_S: Final = 60.0
 STOP_S: Final = 60.0
+PORT: Final = 9092
+CONTROLLER_PORT: Final = 9093
 SETTINGS: Final = {
     "auto.create.topics.enable": "false",
     "broker.heartbeat.interval.ms": "200",
     "broker.session.timeout.ms": "3000",
+    "busway.insecure": "true",
     "controller.quorum.election.backoff.max.ms": "200",
     "controller.quorum.election.timeout.ms": "500",
     "controller.quorum.fetch.timeout.ms": "1500",
@@ -32,6 +36,7 @@ SETTINGS: Final = {
     "log.cleaner.enable": "false",
     "log.segment.bytes": "1048576",
     "offsets.topic.num.partitions": "1",
+    "replica.lag.time.max.ms": "2000",
     "transaction.state.log.num.partitions": "3",
 }
 """Short times, so that many faults fit into a run; small segments; no cleaner, so that replicas are equal byte for byte."""
@@ -50,6 +55,7 @@ class NodeProcesses:
     Attributes:
         folder: deleted at the end of the context, unless `keep` is set.
         keep: leave the folder, for a look at what went wrong.
+        network: between the nodes.
     """
 
     def __init__(self, count: int) -> None:
@@ -57,20 +63,22 @@ class NodeProcesses:
         self.keep = False
         self._running: dict[int, asyncio.subprocess.Process] = {}
         self._paused: set[int] = set()
-        self._ports = {number: held_ports(2) for number in range(1, count + 1)}
+        self.node_ids = tuple(range(1, count + 1))
+        self.network = Network(self.node_ids)
         self._write_settings()
 
     def _write_settings(self) -> None:
-        count = len(self._ports)
-        voters = ",".join(f"{number}@127.0.0.1:{ports[1]}" for number, ports in self._ports.items())
+        count, network = len(self.node_ids), self.network
+        voters = ",".join(f"{number}@{network.address_of(number)}:{CONTROLLER_PORT}" for number in self.node_ids)
         replicas, in_sync = str(min(3, count)), "2" if count > 2 else "1"
         cluster_id = random_cluster_id()
-        for number, (port, controller_port) in self._ports.items():
+        for number in self.node_ids:
+            address = network.address_of(number)
             settings = {
                 "process.roles": "broker,controller",
                 "node.id": str(number),
                 "log.dirs": str(self.data_of(number)),
-                "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+                "listeners": f"PLAINTEXT://{address}:{PORT},CONTROLLER://{address}:{CONTROLLER_PORT}",
                 "controller.listener.names": "CONTROLLER",
                 "controller.quorum.voters": voters,
                 "default.replication.factor": replicas,
@@ -87,16 +95,7 @@ class NodeProcesses:
     @property
     def bootstrap_servers(self) -> str:
         """The addresses of all nodes, also of those that do not run."""
-        return ",".join(f"127.0.0.1:{ports[0]}" for ports in self._ports.values())
-
-    @property
-    def node_ids(self) -> tuple[int, ...]:
-        return tuple(self._ports)
-
-    @property
-    def serving(self) -> Collection[int]:
-        """Nodes that run and are not paused."""
-        return self._running.keys() - self._paused
+        return ",".join(f"{self.network.address_of(number)}:{PORT}" for number in self.node_ids)
 
     def data_of(self, node_id: int) -> Path:
         return self.folder / f"node-{node_id}"
@@ -118,7 +117,7 @@ class NodeProcesses:
                 starts.create_task(self._start(node_id))
 
     async def _start(self, node_id: int) -> None:
-        command = [sys.executable, "-m", "busway_bus", str(self._properties_of(node_id))]
+        command = [*self.network.inside(node_id), sys.executable, "-m", "busway_bus", str(self._properties_of(node_id))]
         with self._log_of(node_id).open("a", encoding="utf-8") as log:
             process = await spawn_async(*command, stdout=asyncio.subprocess.PIPE, stderr=log)
         self._running[node_id] = process
@@ -189,6 +188,7 @@ class NodeProcesses:
         )
 
     async def __aenter__(self) -> "NodeProcesses":
+        await self.network.open()
         return self
 
     async def __aexit__(

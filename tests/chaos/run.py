@@ -9,7 +9,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,10 +18,11 @@ from busway.admin.admin import Admin, NewTopic
 from busway.cluster.metadata import TopicInfo
 from busway.errors import BuswayError
 from tests.chaos import librdkafka_clients, sdk_clients
-from tests.chaos.cluster import NodeProcesses
-from tests.chaos.faults import KINDS, Fault, drawn_faults, inject, target
+from tests.chaos.cluster import NodeEnded, NodeProcesses
+from tests.chaos.faults import NETWORK_KINDS, Fault, drawn_faults, inject, target
 from tests.chaos.ledger import SHOWN, Anomalies, Ledger
 from tests.chaos.replicas import Comparison, compare
+from tests.support import waiting
 from tests.support.patience import patient, patient_ms
 
 PARTITIONS: Final = 3
@@ -47,17 +48,19 @@ class Floors:
     acknowledged: float = 40.0
     committed: float = 2.0
     aborted: float = 0.3
-    leader_changes: float = 0.5
+    leader_changes: float = 0.3
     read: float = 20.0
 
-    def missed(self, faults: int, counts: "Counter[str]") -> list[str]:
+    def missed(self, faults: int, kinds: Collection[str], counts: "Counter[str]") -> list[str]:
         missed = [
             f"{name.replace('_', ' ')}: {counts[name]}, the floor is {wanted:.0f}"
             for name in self.__slots__
             if counts[name] < (wanted := getattr(self, name) * faults)
         ]
-        wanted_kinds = KINDS if faults >= len(KINDS) else ()
+        wanted_kinds = kinds if faults >= len(kinds) else ()
         missed += [f"no fault of the kind {kind}" for kind in wanted_kinds if not counts[kind]]
+        if any(counts[kind] for kind in NETWORK_KINDS) and not counts["packets dropped"]:
+            missed.append("no packet was dropped")
         for writer in WRITERS:
             kind = "committed" if writer.endswith("transactions") else "acknowledged"
             if not counts[f"{kind} by {writer}"]:
@@ -163,12 +166,15 @@ async def until(what: str, holds: Callable[[], Awaitable[bool]], seconds: float,
         Stalled: it does not hold in time.
         NodeEnded: a node ended by itself.
     """
-    deadline_s = time.monotonic() + patient(seconds)
-    while not await holds():
+
+    async def holds_while_all_run() -> bool:
         cluster.check()
-        if time.monotonic() > deadline_s:
-            raise Stalled(f"{what}: not within {patient(seconds):.0f} s although all nodes run")
-        await asyncio.sleep(0.05)
+        return await holds()
+
+    try:
+        await waiting.until(holds_while_all_run, seconds=seconds, pause_s=0.05)
+    except TimeoutError:
+        raise Stalled(f"{what}: not within {patient(seconds):.0f} s although all nodes run") from None
 
 
 class Run:
@@ -178,12 +184,21 @@ class Run:
         notice: called with a line for each fault.
     """
 
-    def __init__(self, *, seed: int, faults: int, nodes: int, floors: Floors, notice: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        *,
+        seed: int,
+        faults: int,
+        nodes: int,
+        kinds: Sequence[str],
+        floors: Floors,
+        notice: Callable[[str], None],
+    ) -> None:
         self.report = Report(seed=seed, faults=faults)
-        self._floors, self._notice = floors, notice
+        self._kinds, self._floors, self._notice = kinds, floors, notice
         self._cluster = NodeProcesses(nodes)
         self._ledger = Ledger()
-        self._faults = drawn_faults(seed, faults, self._cluster.node_ids, PARTITIONS)
+        self._faults = drawn_faults(seed, faults, self._cluster.node_ids, PARTITIONS, kinds)
 
     async def run(self) -> Report:
         report, cluster, began_s = self.report, self._cluster, time.monotonic()
@@ -192,12 +207,13 @@ class Run:
             try:
                 await self._inject_all()
                 await self._judge()
-            except (Stalled, TimeoutError, BuswayError, ExceptionGroup) as problem:
+            except (Stalled, NodeEnded, TimeoutError, BuswayError, ExceptionGroup) as problem:
                 report.problems.append(f"{type(problem).__name__}: {problem}")
                 if isinstance(problem, ExceptionGroup):
                     report.problems += [str(each) for each in problem.exceptions]
             report.counts += self._ledger.counts
-            report.problems += self._floors.missed(report.faults, report.counts)
+            report.counts["packets dropped"] = cluster.network.dropped
+            report.problems += self._floors.missed(report.faults, self._kinds, report.counts)
             report.counts["tracebacks in the nodes' logs"] = cluster.tracebacks()
             if report.counts["tracebacks in the nodes' logs"]:
                 report.problems.append("a node logged a traceback")
