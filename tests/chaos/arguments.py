@@ -12,10 +12,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from tests.chaos.faults import KINDS
+from tests.chaos.systems import SYSTEMS
 
 NAMESPACES: Final = ("unshare", "--net", "--mount", "--propagation", "private")
 """The command that runs another one in new namespaces."""
-PACKAGES: Final = {"unshare": "util-linux", "nsenter": "util-linux", "ip": "iproute2", "tc": "iproute2"}
+PACKAGES: Final = {
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "mkfs.ext4": "e2fsprogs",
+    "mount": "mount",
+}
 """Program -> the Debian package that brings it."""
 
 
@@ -30,6 +38,9 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--faults", type=int, default=100, help="faults, one after the other (default 100)")
     parser.add_argument("--seed", type=int, default=1, help="of the faults and of the clients' choices (default 1)")
+    parser.add_argument(
+        "--system", choices=SYSTEMS, default="busway", help="what runs: busway (default), or kafka, Apache Kafka 4.3.1"
+    )
     parser.add_argument(
         "--nodes", type=int, choices=range(3, 8), default=3, help="processes, each broker and voter (default 3)"
     )

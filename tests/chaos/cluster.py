@@ -1,24 +1,25 @@
-"""Three or more nodes of one cluster, each a process with its own data directory and network namespace.
+"""Three or more nodes of one cluster, each a process with its own disk and network namespace.
 
-Here: starting, signals, the end.
+Here: starting, signals, power cuts, the end.
 Not here: which fault comes when (`faults`), nodes in the test's own process (`busway_bus.testing.local_nodes`).
 """
 
 import asyncio
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from busway_bus.formatting import format_node, random_cluster_id
-from busway_bus.kernel.config import BrokerConfig
+from busway_bus.formatting import random_cluster_id
+from tests.chaos.disk import Disk, dropped
 from tests.chaos.network import Network
+from tests.chaos.systems import System
 from tests.support.patience import patient
 from tests.support.programs import end_spawned, spawn_async
+from tests.support.waiting import until
 
 START_S: Final = 60.0
 STOP_S: Final = 60.0
@@ -51,33 +52,38 @@ class NodeProcesses:
 
     Args:
         count: nodes, with the ids from 1 on; each broker and voter.
+        system: what runs.
 
     Attributes:
         folder: deleted at the end of the context, unless `keep` is set.
         keep: leave the folder, for a look at what went wrong.
         network: between the nodes.
+        unsynced: bytes of logs that power cuts dropped.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, system: System) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="busway-chaos-"))
         self.keep = False
         self._running: dict[int, asyncio.subprocess.Process] = {}
         self._paused: set[int] = set()
         self.node_ids = tuple(range(1, count + 1))
         self.network = Network(self.node_ids)
-        self._write_settings()
+        self.unsynced = 0
+        self._system = system
+        self._disks: dict[int, Disk] = {}
 
-    def _write_settings(self) -> None:
+    async def _format(self) -> None:
         count, network = len(self.node_ids), self.network
         voters = ",".join(f"{number}@{network.address_of(number)}:{CONTROLLER_PORT}" for number in self.node_ids)
         replicas, in_sync = str(min(3, count)), "2" if count > 2 else "1"
         cluster_id = random_cluster_id()
         for number in self.node_ids:
             address = network.address_of(number)
+            self._disks[number] = disk = Disk(self.folder / f"node-{number}.img", self.folder / f"node-{number}")
             settings = {
                 "process.roles": "broker,controller",
                 "node.id": str(number),
-                "log.dirs": str(self.data_of(number)),
+                "log.dirs": str(disk.data),
                 "listeners": f"PLAINTEXT://{address}:{PORT},CONTROLLER://{address}:{CONTROLLER_PORT}",
                 "controller.listener.names": "CONTROLLER",
                 "controller.quorum.voters": voters,
@@ -90,7 +96,8 @@ class NodeProcesses:
             }
             text = "".join(f"{name}={value}\n" for name, value in settings.items())
             self._properties_of(number).write_text(text, encoding="utf-8")
-            format_node(BrokerConfig.from_properties(settings), cluster_id)
+            await self._system.format(self._properties_of(number), settings, cluster_id)
+            disk.sync()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -98,7 +105,7 @@ class NodeProcesses:
         return ",".join(f"{self.network.address_of(number)}:{PORT}" for number in self.node_ids)
 
     def data_of(self, node_id: int) -> Path:
-        return self.folder / f"node-{node_id}"
+        return self._disks[node_id].data
 
     def _properties_of(self, node_id: int) -> Path:
         return self.folder / f"node-{node_id}.properties"
@@ -117,18 +124,25 @@ class NodeProcesses:
                 starts.create_task(self._start(node_id))
 
     async def _start(self, node_id: int) -> None:
-        command = [*self.network.inside(node_id), sys.executable, "-m", "busway_bus", str(self._properties_of(node_id))]
-        with self._log_of(node_id).open("a", encoding="utf-8") as log:
-            process = await spawn_async(*command, stdout=asyncio.subprocess.PIPE, stderr=log)
+        command = [*self.network.inside(node_id), *self._system.command(self._properties_of(node_id))]
+        path = self._log_of(node_id)
+        with path.open("ab") as log:
+            begin = log.tell()
+            process = await spawn_async(*command, stdout=log, stderr=log)
         self._running[node_id] = process
-        assert process.stdout is not None
+
+        def serves_or_ended() -> bool:
+            return process.returncode is not None or self._system.serving in path.read_bytes()[begin:]
+
         try:
-            async with asyncio.timeout(patient(START_S)):
-                line = await process.stdout.readline()
+            await until(serves_or_ended, seconds=START_S, pause_s=0.05)
         except TimeoutError:
-            line = b""
-        if not line.startswith(b"serving "):
-            raise NodeEnded(f"node {node_id} did not start; the end of its log:\n{self.log_end(node_id)}")
+            raise NodeEnded(f"node {node_id} did not start; the end of its log:\n{self.log_end(node_id)}") from None
+        self.check()
+
+    def ended(self, node_id: int) -> bool:
+        """Whether a node ended by itself; it may be started again."""
+        return self._running[node_id].returncode is not None
 
     def check(self) -> None:
         """Raise NodeEnded for a node that ended by itself."""
@@ -137,6 +151,26 @@ class NodeProcesses:
                 raise NodeEnded(
                     f"node {node_id} ended by itself with {process.returncode}; the end of its log:\n{self.log_end(node_id)}"
                 )
+
+    async def lose_power(self, node_ids: Collection[int]) -> None:
+        """Cut the power of all of these at once; their disks keep what was synced."""
+        for node_id in node_ids:
+            self.pause(node_id)
+        before = {node_id: await asyncio.to_thread(self._disks[node_id].logs) for node_id in node_ids}
+        for node_id in node_ids:
+            self._disks[node_id].cut()
+        await self.kill(node_ids)
+        for node_id in node_ids:
+            await asyncio.to_thread(self._disks[node_id].restore)
+            self.unsynced += dropped(before[node_id], await asyncio.to_thread(self._disks[node_id].logs))
+
+    def fill_disk(self, node_id: int) -> None:
+        """Leave no space on a node's disk."""
+        self._disks[node_id].fill()
+
+    def free_disk(self, node_id: int) -> None:
+        """Give the space back."""
+        self._disks[node_id].free()
 
     async def kill(self, node_ids: Collection[int]) -> None:
         """Send SIGKILL to all of these before one is waited for."""
@@ -179,16 +213,17 @@ class NodeProcesses:
     def log_end(self, node_id: int) -> str:
         return self._log_of(node_id).read_text(encoding="utf-8", errors="replace")[-3000:]
 
-    def tracebacks(self) -> int:
-        """Return how many tracebacks the nodes logged."""
+    def logged(self, text: str) -> int:
+        """Return how often the nodes logged a text."""
         return sum(
-            self._log_of(node_id).read_text(encoding="utf-8", errors="replace").count("Traceback (most recent")
+            self._log_of(node_id).read_text(encoding="utf-8", errors="replace").count(text)
             for node_id in self.node_ids
             if self._log_of(node_id).exists()
         )
 
     async def __aenter__(self) -> "NodeProcesses":
         await self.network.open()
+        await self._format()
         return self
 
     async def __aexit__(

@@ -30,6 +30,7 @@ NETWORK_KINDS: Final = (
     "lossy link of leader",
 )
 """Of the links between nodes; clients reach each node, unless it is unplugged, or its link is slow or lossy."""
+POWER_KINDS: Final = ("power loss leader", "power loss two", "power loss all")
 KINDS: Final = (
     "kill leader",
     "kill controller",
@@ -41,6 +42,7 @@ KINDS: Final = (
     "pause random",
     "restart",
     *NETWORK_KINDS,
+    *POWER_KINDS,
 )
 _SHORT_S: Final = (0.05, 0.5)
 _LONG_S: Final = (3.5, 6.0)
@@ -154,7 +156,8 @@ async def inject(fault: Fault, cluster: NodeProcesses, node_id: int) -> None:
         async with _damaged(fault, cluster, node_id):
             await asyncio.sleep(fault.lasts_s)
     else:
-        victims = {"kill all": cluster.node_ids, "kill two": fault.ring[:2]}.get(fault.kind, (node_id,))
-        await cluster.kill(victims)
+        wanted = fault.kind.split()[-1]
+        victims = {"all": cluster.node_ids, "two": fault.ring[:2]}.get(wanted, (node_id,))
+        await (cluster.lose_power if fault.kind in POWER_KINDS else cluster.kill)(victims)
         await asyncio.sleep(fault.lasts_s)
         await cluster.start(victims)

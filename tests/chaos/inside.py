@@ -5,16 +5,20 @@ Not here: the namespaces (`arguments`, `network`), the run (`run`).
 """
 
 import asyncio
+import logging
 import sys
 
 from tests.chaos.arguments import parsed
 from tests.chaos.run import Floors, Run
+from tests.chaos.systems import SYSTEMS
 
 
 def main() -> int:
     """Run; return 0 if nothing was lost, doubled or different and all floors were reached."""
     options = parsed(sys.argv[1:])
+    logging.getLogger("busway").setLevel(logging.ERROR)
     run = Run(
+        system=SYSTEMS[options.system],
         seed=options.seed,
         faults=options.faults,
         nodes=options.nodes,

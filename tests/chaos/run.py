@@ -8,7 +8,7 @@ import asyncio
 import random
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +19,10 @@ from busway.cluster.metadata import TopicInfo
 from busway.errors import BuswayError
 from tests.chaos import librdkafka_clients, sdk_clients
 from tests.chaos.cluster import NodeEnded, NodeProcesses
-from tests.chaos.faults import NETWORK_KINDS, Fault, drawn_faults, inject, target
+from tests.chaos.faults import NETWORK_KINDS, POWER_KINDS, Fault, drawn_faults, inject, target
 from tests.chaos.ledger import SHOWN, Anomalies, Ledger
 from tests.chaos.replicas import Comparison, compare
+from tests.chaos.systems import System
 from tests.support import waiting
 from tests.support.patience import patient, patient_ms
 
@@ -61,6 +62,8 @@ class Floors:
         missed += [f"no fault of the kind {kind}" for kind in wanted_kinds if not counts[kind]]
         if any(counts[kind] for kind in NETWORK_KINDS) and not counts["packets dropped"]:
             missed.append("no packet was dropped")
+        if any(counts[kind] for kind in POWER_KINDS) and not counts["unsynced bytes dropped"]:
+            missed.append("no power cut dropped a byte")
         for writer in WRITERS:
             kind = "committed" if writer.endswith("transactions") else "acknowledged"
             if not counts[f"{kind} by {writer}"]:
@@ -74,13 +77,16 @@ class Report:
 
     Attributes:
         counts: operations, faults by kind, changes of leaders and controllers.
+        recoveries_s: by kind of fault, from its end until all writers go on.
         problems: what kept the run from its end, and missed floors.
     """
 
+    system: System
     seed: int
     faults: int
     seconds: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
+    recoveries_s: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     anomalies: Anomalies = field(default_factory=Anomalies)
     replicas: Comparison = field(default_factory=Comparison)
     problems: list[str] = field(default_factory=list)
@@ -88,27 +94,38 @@ class Report:
 
     @property
     def good(self) -> bool:
-        return not (self.problems or self.replicas.differences or any(self.anomalies.counts().values()))
+        return not self.problems and (self.equal or not self.system.durable)
+
+    @property
+    def equal(self) -> bool:
+        """Whether clients and replicas have what they were promised."""
+        return not (self.replicas.differences or any(self.anomalies.counts().values()))
 
     def table(self) -> str:
         """Return the report as text."""
         rows: list[tuple[str, object]] = [
+            ("system", self.system.name),
             ("seed", self.seed),
             ("faults", self.faults),
             ("seconds", f"{self.seconds:.0f}"),
         ]
         rows += [(name.replace("_", " "), count) for name, count in sorted(self.counts.items())]
+        rows += [
+            (f"seconds until all writers go on after {kind}: most", f"{max(seconds):.1f}")
+            for kind, seconds in sorted(self.recoveries_s.items())
+        ]
         rows += [("bytes equal on all replicas", self.replicas.compared)]
         rows += [("bytes above a high watermark", self.replicas.above)]
         rows += [(name.replace("_", " ").upper(), count) for name, count in self.anomalies.counts().items()]
         rows += [("DIFFERENT LOGS", len(self.replicas.differences))]
-        lines = [f"{name:<60} {value!s:>12}" for name, value in rows]
+        lines = [f"{name:<72} {value!s:>12}" for name, value in rows]
         for name in self.anomalies.counts():
             lines += [f"{name}: {example}" for example in getattr(self.anomalies, name)[:SHOWN]]
         lines += [*self.replicas.differences[:SHOWN], *self.problems]
-        if not self.good and self.folder is not None:
+        if not self.good:
             lines.append(f"the nodes' logs and data are kept in {self.folder}")
-        return "\n".join([*lines, "good" if self.good else "FAILED"])
+        verdict = "good" if self.equal else f"not durable at the defaults of {self.system.name}"
+        return "\n".join([*lines, verdict if self.good else "FAILED"])
 
 
 class Clients:
@@ -187,6 +204,7 @@ class Run:
     def __init__(
         self,
         *,
+        system: System,
         seed: int,
         faults: int,
         nodes: int,
@@ -194,9 +212,9 @@ class Run:
         floors: Floors,
         notice: Callable[[str], None],
     ) -> None:
-        self.report = Report(seed=seed, faults=faults)
+        self.report = Report(system=system, seed=seed, faults=faults)
         self._kinds, self._floors, self._notice = kinds, floors, notice
-        self._cluster = NodeProcesses(nodes)
+        self._cluster = NodeProcesses(nodes, system)
         self._ledger = Ledger()
         self._faults = drawn_faults(seed, faults, self._cluster.node_ids, PARTITIONS, kinds)
 
@@ -213,8 +231,9 @@ class Run:
                     report.problems += [str(each) for each in problem.exceptions]
             report.counts += self._ledger.counts
             report.counts["packets dropped"] = cluster.network.dropped
+            report.counts["unsynced bytes dropped"] = cluster.unsynced
             report.problems += self._floors.missed(report.faults, self._kinds, report.counts)
-            report.counts["tracebacks in the nodes' logs"] = cluster.tracebacks()
+            report.counts["tracebacks in the nodes' logs"] = cluster.logged("Traceback (most recent")
             if report.counts["tracebacks in the nodes' logs"]:
                 report.problems.append("a node logged a traceback")
             cluster.keep = not report.good
@@ -245,10 +264,13 @@ class Run:
     async def _one(self, number: int, fault: Fault, clients: Clients) -> None:
         servers = self._cluster.bootstrap_servers
         node_id = await target(fault, servers, PLAIN if number % 2 else TRANSACTIONAL)
-        self._notice(f"{number}: {fault}, on node {node_id}; {self._ledger.progress} operations so far")
+        begin = f"{time.strftime('%H:%M:%S')} {number}: {fault}, on node {node_id}"
+        self._notice(f"{begin}; {self._ledger.progress} operations so far")
         await inject(fault, self._cluster, node_id)
         self.report.counts[fault.kind] += 1
+        ended_s = time.monotonic()
         await self._progress(clients)
+        self.report.recoveries_s[fault.kind].append(time.monotonic() - ended_s)
         if fault.settled:
             await until("all replicas are in sync", self._settled, SETTLED_S, self._cluster)
 

@@ -3,6 +3,7 @@
 import struct
 from pathlib import Path
 
+from tests.chaos.disk import dropped
 from tests.chaos.ledger import Ledger
 from tests.chaos.replicas import compare
 
@@ -63,3 +64,10 @@ def test_replicas_that_differ(tmp_path: Path) -> None:
         for data in nodes.values():
             (data / "replication-offset-checkpoint").write_text(f"0\n1\nt 0 {high_watermark}\n")
         assert len(compare(nodes, 0).differences) == differences
+
+
+def test_bytes_that_a_cut_dropped(tmp_path: Path) -> None:
+    """Files that are shorter, changed from some byte on, or gone."""
+    before = {tmp_path / name: b"abcdef" for name in ("same", "shorter", "changed", "gone", "longer")}
+    after = {tmp_path / "same": b"abcdef", tmp_path / "shorter": b"abcd", tmp_path / "changed": b"abc\0\0f"}
+    assert dropped(before, {**after, tmp_path / "longer": b"abcdefg"}) == 2 + 3 + 6
