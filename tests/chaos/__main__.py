@@ -11,15 +11,22 @@ import os
 import sys
 from typing import NoReturn
 
+from tools.jars import ToolMissing, kafka_libs
+
+from tests.chaos import foreign_clients
 from tests.chaos.arguments import NAMESPACES, NotPossible, check_machine, parsed
 
 
 def main() -> NoReturn:
     """Become the run in new namespaces; end with 1 if this machine cannot have them."""
-    parsed(sys.argv[1:])
+    options = parsed(sys.argv[1:])
     try:
         check_machine()
-    except NotPossible as problem:
+        for program in options.foreign:  # here, as there is no way to the world from the run's network
+            foreign_clients.command(program)
+        if options.system == "kafka":
+            kafka_libs()
+    except (NotPossible, ToolMissing) as problem:
         sys.exit(str(problem))
     os.execvp(NAMESPACES[0], [*NAMESPACES, sys.executable, "-m", "tests.chaos.inside", *sys.argv[1:]])
 

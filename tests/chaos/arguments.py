@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tests.chaos.faults import KINDS
+from tests.chaos.foreign_clients import WRITERS
 from tests.chaos.systems import SYSTEMS
 
 NAMESPACES: Final = ("unshare", "--net", "--mount", "--propagation", "private")
@@ -47,6 +48,18 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--kinds", type=_kinds, default=KINDS, help=f"kinds of faults, with commas (default all: {', '.join(KINDS)})"
     )
+    parser.add_argument(
+        "--foreign",
+        type=_programs,
+        default=tuple(WRITERS),
+        help="programs of other languages besides the SDK and librdkafka, with commas (default java,franz-go); none for neither",
+    )
+    parser.add_argument(
+        "--between",
+        type=float,
+        default=0.5,
+        help="seconds of load before each fault, once all writers go on (default 0.5)",
+    )
     return parser.parse_args(arguments)
 
 
@@ -55,6 +68,13 @@ def _kinds(text: str) -> tuple[str, ...]:
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise argparse.ArgumentTypeError(f"no kind of fault is called {unknown[0]!r}: {', '.join(KINDS)}")
     return kinds
+
+
+def _programs(text: str) -> tuple[str, ...]:
+    programs = () if text == "none" else tuple(program.strip() for program in text.split(","))
+    if unknown := [program for program in programs if program not in WRITERS]:
+        raise argparse.ArgumentTypeError(f"no program is called {unknown[0]!r}: {', '.join(WRITERS)}, or none")
+    return programs
 
 
 def check_machine() -> None:

@@ -31,6 +31,7 @@ NETWORK_KINDS: Final = (
 )
 """Of the links between nodes; clients reach each node, unless it is unplugged, or its link is slow or lossy."""
 POWER_KINDS: Final = ("power loss leader", "power loss two", "power loss all")
+DISK_KINDS: Final = ("disk full leader", "disk full controller", "disk full random")
 KINDS: Final = (
     "kill leader",
     "kill controller",
@@ -43,7 +44,10 @@ KINDS: Final = (
     "restart",
     *NETWORK_KINDS,
     *POWER_KINDS,
+    *DISK_KINDS,
 )
+LASTING_KINDS: Final = (*NETWORK_KINDS, *DISK_KINDS)
+"""Of little effect when they are short."""
 _SHORT_S: Final = (0.05, 0.5)
 _LONG_S: Final = (3.5, 6.0)
 """Longer than a broker's session and an election."""
@@ -89,7 +93,7 @@ def drawn_faults(
                 ring=ring,
                 partition=drawn.randrange(partitions),
                 lasts_s=drawn.uniform(
-                    *(_LONG_S if drawn.random() < (0.7 if kind in NETWORK_KINDS else 0.4) else _SHORT_S)
+                    *(_LONG_S if drawn.random() < (0.7 if kind in LASTING_KINDS else 0.4) else _SHORT_S)
                 ),
                 settled=drawn.random() < 0.6,
             )
@@ -155,6 +159,12 @@ async def inject(fault: Fault, cluster: NodeProcesses, node_id: int) -> None:
     elif fault.kind in NETWORK_KINDS:
         async with _damaged(fault, cluster, node_id):
             await asyncio.sleep(fault.lasts_s)
+    elif fault.kind in DISK_KINDS:
+        cluster.fill_disk(node_id)
+        await asyncio.sleep(fault.lasts_s)
+        cluster.free_disk(node_id)
+        if cluster.ended(node_id):  # a node may end without space for its own files, as any node without its disk
+            await cluster.start([node_id])
     else:
         wanted = fault.kind.split()[-1]
         victims = {"all": cluster.node_ids, "two": fault.ring[:2]}.get(wanted, (node_id,))

@@ -23,6 +23,8 @@ def main() -> int:
         faults=options.faults,
         nodes=options.nodes,
         kinds=options.kinds,
+        foreign=options.foreign,
+        between_s=options.between,
         floors=Floors(),
         notice=lambda line: print(line, flush=True),
     )

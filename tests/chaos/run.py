@@ -1,7 +1,7 @@
 """A run: clients and faults on a cluster of processes, and its report.
 
 Here: the order of events, floors.
-Not here: faults (`faults`), clients (`sdk_clients`, `librdkafka_clients`), judging (`ledger`, `replicas`).
+Not here: faults (`faults`), clients (`sdk_clients`, `librdkafka_clients`, `foreign_clients`), judging (`ledger`, `replicas`).
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from typing import Final
 from busway.admin.admin import Admin, NewTopic
 from busway.cluster.metadata import TopicInfo
 from busway.errors import BuswayError
-from tests.chaos import librdkafka_clients, sdk_clients
+from tests.chaos import foreign_clients, librdkafka_clients, sdk_clients
 from tests.chaos.cluster import NodeEnded, NodeProcesses
-from tests.chaos.faults import NETWORK_KINDS, POWER_KINDS, Fault, drawn_faults, inject, target
+from tests.chaos.faults import DISK_KINDS, NETWORK_KINDS, POWER_KINDS, Fault, drawn_faults, inject, target
 from tests.chaos.ledger import SHOWN, Anomalies, Ledger
 from tests.chaos.replicas import Comparison, compare
 from tests.chaos.systems import System
@@ -30,12 +30,19 @@ PARTITIONS: Final = 3
 PLAIN: Final = "plain"
 TRANSACTIONAL: Final = "transactions"
 TOPICS: Final = {PLAIN: PARTITIONS, TRANSACTIONAL: PARTITIONS}
-WRITERS: Final = ("sdk", "librdkafka", "sdk-transactions", "librdkafka-transactions")
+PYTHON_WRITERS: Final = ("sdk", "librdkafka", "sdk-transactions", "librdkafka-transactions")
+"""The writers in this process; the others have a process each (`foreign_clients`)."""
+NO_SPACE: Final = "No space left on device"
 PROGRESS: Final = 40
 """Acknowledged operations between two faults; of each writer at least one, and transactions that are committed."""
 COMMITTED: Final = 2
 PROGRESS_S: Final = 60.0
 SETTLED_S: Final = 60.0
+
+
+def writers_with(foreign: Sequence[str]) -> tuple[str, ...]:
+    """Return all writers of a run with these programs."""
+    return (*PYTHON_WRITERS, *(writer for program in foreign for writer in foreign_clients.WRITERS[program]))
 
 
 class Stalled(Exception):
@@ -52,7 +59,9 @@ class Floors:
     leader_changes: float = 0.3
     read: float = 20.0
 
-    def missed(self, faults: int, kinds: Collection[str], counts: "Counter[str]") -> list[str]:
+    def missed(
+        self, faults: int, kinds: Collection[str], writers: Collection[str], counts: "Counter[str]"
+    ) -> list[str]:
         missed = [
             f"{name.replace('_', ' ')}: {counts[name]}, the floor is {wanted:.0f}"
             for name in self.__slots__
@@ -64,7 +73,9 @@ class Floors:
             missed.append("no packet was dropped")
         if any(counts[kind] for kind in POWER_KINDS) and not counts["unsynced bytes dropped"]:
             missed.append("no power cut dropped a byte")
-        for writer in WRITERS:
+        if any(counts[kind] for kind in DISK_KINDS) and not counts[NO_SPACE]:
+            missed.append("no node had too little space")
+        for writer in writers:
             kind = "committed" if writer.endswith("transactions") else "acknowledged"
             if not counts[f"{kind} by {writer}"]:
                 missed.append(f"nothing {kind} by {writer}")
@@ -129,38 +140,49 @@ class Report:
 
 
 class Clients:
-    """All clients of a run, from `start` to `stop`."""
+    """All clients of a run, from `start` to `stop`.
 
-    def __init__(self, servers: str, ledger: Ledger, seed: int) -> None:
-        self._servers, self._ledger = servers, ledger
-        self._drawn = [random.Random(f"{seed} {writer}") for writer in WRITERS]
+    Args:
+        foreign: programs of `foreign_clients` besides the clients of this process.
+    """
+
+    def __init__(self, servers: str, ledger: Ledger, seed: int, foreign: Sequence[str]) -> None:
+        self._servers, self._ledger, self._seed = servers, ledger, seed
+        self._foreign = foreign
+        self._drawn = [random.Random(f"{seed} {writer}") for writer in PYTHON_WRITERS]
         self._over, self._threads_over = asyncio.Event(), threading.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         servers, ledger, over, threads_over = self._servers, self._ledger, self._over, self._threads_over
         of_sdk: list[Awaitable[None]] = [
-            sdk_clients.write(servers, PLAIN, PARTITIONS, WRITERS[0], ledger, over),
+            sdk_clients.write(servers, PLAIN, PARTITIONS, PYTHON_WRITERS[0], ledger, over),
             sdk_clients.write_in_transactions(
-                servers, TRANSACTIONAL, PARTITIONS, WRITERS[2], ledger, over, self._drawn[2]
+                servers, TRANSACTIONAL, PARTITIONS, PYTHON_WRITERS[2], ledger, over, self._drawn[2]
             ),
             sdk_clients.read(servers, TOPICS, ledger, over),
         ]
         of_librdkafka: list[Awaitable[None]] = [
-            asyncio.to_thread(librdkafka_clients.write, servers, PLAIN, PARTITIONS, WRITERS[1], ledger, threads_over),
+            asyncio.to_thread(
+                librdkafka_clients.write, servers, PLAIN, PARTITIONS, PYTHON_WRITERS[1], ledger, threads_over
+            ),
             asyncio.to_thread(
                 librdkafka_clients.write_in_transactions,
                 servers,
                 TRANSACTIONAL,
                 PARTITIONS,
-                WRITERS[3],
+                PYTHON_WRITERS[3],
                 ledger,
                 threads_over,
                 self._drawn[3],
             ),
             asyncio.to_thread(librdkafka_clients.read, servers, TOPICS, ledger, threads_over),
         ]
-        self._tasks = [asyncio.ensure_future(client) for client in (*of_sdk, *of_librdkafka)]
+        of_programs: list[Awaitable[None]] = [
+            foreign_clients.write(program, servers, (PLAIN, TRANSACTIONAL), PARTITIONS, ledger, self._seed, over)
+            for program in self._foreign
+        ]
+        self._tasks = [asyncio.ensure_future(client) for client in (*of_sdk, *of_librdkafka, *of_programs)]
 
     def check(self) -> None:
         """Raise what ended a client."""
@@ -198,6 +220,8 @@ class Run:
     """One run.
 
     Args:
+        foreign: programs of `foreign_clients` besides the clients of this process.
+        between_s: of load before each fault, after all writers go on.
         notice: called with a line for each fault.
     """
 
@@ -209,11 +233,14 @@ class Run:
         faults: int,
         nodes: int,
         kinds: Sequence[str],
+        foreign: Sequence[str],
+        between_s: float,
         floors: Floors,
         notice: Callable[[str], None],
     ) -> None:
         self.report = Report(system=system, seed=seed, faults=faults)
-        self._kinds, self._floors, self._notice = kinds, floors, notice
+        self._kinds, self._foreign, self._floors, self._notice = kinds, foreign, floors, notice
+        self._between_s = between_s
         self._cluster = NodeProcesses(nodes, system)
         self._ledger = Ledger()
         self._faults = drawn_faults(seed, faults, self._cluster.node_ids, PARTITIONS, kinds)
@@ -232,10 +259,13 @@ class Run:
             report.counts += self._ledger.counts
             report.counts["packets dropped"] = cluster.network.dropped
             report.counts["unsynced bytes dropped"] = cluster.unsynced
-            report.problems += self._floors.missed(report.faults, self._kinds, report.counts)
             report.counts["tracebacks in the nodes' logs"] = cluster.logged("Traceback (most recent")
+            report.counts[NO_SPACE] = cluster.logged(NO_SPACE)
             if report.counts["tracebacks in the nodes' logs"]:
                 report.problems.append("a node logged a traceback")
+            report.problems += self._floors.missed(
+                report.faults, self._kinds, writers_with(self._foreign), report.counts
+            )
             cluster.keep = not report.good
         report.seconds = time.monotonic() - began_s
         return report
@@ -248,7 +278,7 @@ class Run:
         await until("a topic is created", self._created, SETTLED_S, cluster)
         await until("all replicas are in sync", self._settled, SETTLED_S, cluster)
         before, controller_before = await self._epochs()
-        clients = Clients(servers, ledger, self.report.seed)
+        clients = Clients(servers, ledger, self.report.seed, self._foreign)
         clients.start()
         try:
             await self._progress(clients)
@@ -264,6 +294,7 @@ class Run:
     async def _one(self, number: int, fault: Fault, clients: Clients) -> None:
         servers = self._cluster.bootstrap_servers
         node_id = await target(fault, servers, PLAIN if number % 2 else TRANSACTIONAL)
+        await asyncio.sleep(self._between_s)
         begin = f"{time.strftime('%H:%M:%S')} {number}: {fault}, on node {node_id}"
         self._notice(f"{begin}; {self._ledger.progress} operations so far")
         await inject(fault, self._cluster, node_id)
@@ -294,7 +325,9 @@ class Run:
         wanted = {"acknowledged": PROGRESS, "committed": COMMITTED}
         lacking = [name for name, count in wanted.items() if done[name] < count]
         ends = ("acknowledged", "committed", "aborted")
-        return lacking + [writer for writer in WRITERS if not any(done[f"{end} by {writer}"] > 0 for end in ends)]
+        return lacking + [
+            writer for writer in writers_with(self._foreign) if not any(done[f"{end} by {writer}"] > 0 for end in ends)
+        ]
 
     async def _created(self) -> bool:
         try:
@@ -343,7 +376,11 @@ class Run:
             report.problems.append(f"librdkafka reads {len(other)} records, the SDK {len(final)}, or others")
         async with self._admin() as admin:
             metadata_high_watermark = (await admin.describe_quorum()).high_watermark
+        placed = {
+            f"{name}-{partition.number}": partition.replicas
+            for name, topic in (await self._topics()).items()
+            for partition in topic.partitions
+        }
         await cluster.stop(cluster.node_ids)
-        report.replicas = compare(
-            {node_id: cluster.data_of(node_id) for node_id in cluster.node_ids}, metadata_high_watermark
-        )
+        nodes = {node_id: cluster.data_of(node_id) for node_id in cluster.node_ids}
+        report.replicas = compare(nodes, placed, metadata_high_watermark)

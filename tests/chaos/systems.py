@@ -5,6 +5,7 @@ Not here: the processes (`cluster`).
 """
 
 import asyncio
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,11 +22,13 @@ class System(Protocol):
 
     Attributes:
         serving: bytes in a node's output once it serves.
+        stopped: exit code after SIGTERM.
         durable: acknowledged means synced, at default settings.
     """
 
     name: str
     serving: bytes
+    stopped: int
     durable: bool
 
     async def format(self, properties: Path, settings: Mapping[str, str], cluster_id: str) -> None:
@@ -40,6 +43,7 @@ class Busway:
 
     name = "busway"
     serving = b"serving "
+    stopped = 0
     durable = True
 
     async def format(self, properties: Path, settings: Mapping[str, str], cluster_id: str) -> None:
@@ -55,6 +59,7 @@ class Kafka:
 
     name = "kafka"
     serving = b"Kafka Server started"
+    stopped = 128 + signal.SIGTERM
     durable = False
 
     async def format(self, properties: Path, settings: Mapping[str, str], cluster_id: str) -> None:
