@@ -8,6 +8,7 @@ import asyncio
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
@@ -59,6 +60,7 @@ class NodeProcesses:
         keep: leave the folder, for a look at what went wrong.
         network: between the nodes.
         unsynced: bytes of logs that power cuts dropped.
+        starts_s: of each process, until it serves.
     """
 
     def __init__(self, count: int, system: System) -> None:
@@ -69,6 +71,7 @@ class NodeProcesses:
         self.node_ids = tuple(range(1, count + 1))
         self.network = Network(self.node_ids)
         self.unsynced = 0
+        self.starts_s: list[float] = []
         self._system = system
         self._disks: dict[int, Disk] = {}
 
@@ -125,7 +128,7 @@ class NodeProcesses:
 
     async def _start(self, node_id: int) -> None:
         command = [*self.network.inside(node_id), *self._system.command(self._properties_of(node_id))]
-        path = self._log_of(node_id)
+        path, begin_s = self._log_of(node_id), time.monotonic()
         with path.open("ab") as log:
             begin = log.tell()
             process = await spawn_async(*command, stdout=log, stderr=log)
@@ -139,6 +142,7 @@ class NodeProcesses:
         except TimeoutError:
             raise NodeEnded(f"node {node_id} did not start; the end of its log:\n{self.log_end(node_id)}") from None
         self.check()
+        self.starts_s.append(time.monotonic() - begin_s)
 
     def ended(self, node_id: int) -> bool:
         """Whether a node ended by itself; it may be started again."""
@@ -230,5 +234,8 @@ class NodeProcesses:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         await end_spawned()
-        if not self.keep and problem is None:
+        kept = self.keep or problem is not None
+        for node_id, disk in self._disks.items():
+            await asyncio.to_thread(disk.close, self.folder / f"data-{node_id}" if kept else None)
+        if not kept:
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -10,6 +10,7 @@ import bisect
 import contextlib
 import fcntl
 import os
+import shutil
 import struct
 import subprocess
 from pathlib import Path
@@ -71,6 +72,14 @@ class Disk:
         """Mount it again after a cut, once no process uses it."""
         _run("umount", str(self._mounted))
         self._mount()
+
+    def close(self, copy: Path | None) -> None:
+        """Unmount it, once no process uses it, and delete the image; first copy the data, if wanted."""
+        if copy is not None:
+            shutil.copytree(self.data, copy)
+        _run("umount", str(self._mounted))
+        self._mounted.rmdir()
+        self._image.unlink()
 
     def fill(self) -> None:
         """Leave no free block."""

@@ -9,7 +9,8 @@ import logging
 import sys
 
 from tests.chaos.arguments import parsed
-from tests.chaos.run import Floors, Run
+from tests.chaos.report import Floors
+from tests.chaos.run import Run
 from tests.chaos.systems import SYSTEMS
 
 

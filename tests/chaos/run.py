@@ -1,38 +1,29 @@
 """A run: clients and faults on a cluster of processes, and its report.
 
-Here: the order of events, floors.
-Not here: faults (`faults`), clients (`sdk_clients`, `librdkafka_clients`, `foreign_clients`), judging (`ledger`, `replicas`).
+Here: the order of events.
+Not here: faults (`faults`), clients (`clients`), judging (`ledger`, `replicas`), the table (`report`).
 """
 
 import asyncio
-import random
-import threading
 import time
-from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from busway.admin.admin import Admin, NewTopic
 from busway.cluster.metadata import TopicInfo
 from busway.errors import BuswayError
-from tests.chaos import foreign_clients, librdkafka_clients, sdk_clients
+from tests.chaos import librdkafka_clients, sdk_clients
+from tests.chaos.clients import PARTITIONS, PLAIN, TOPICS, TRANSACTIONAL, Clients, writers_with
 from tests.chaos.cluster import NodeEnded, NodeProcesses
-from tests.chaos.faults import DISK_KINDS, NETWORK_KINDS, POWER_KINDS, Fault, drawn_faults, inject, target
-from tests.chaos.ledger import SHOWN, Anomalies, Ledger
-from tests.chaos.replicas import Comparison, compare
+from tests.chaos.faults import Fault, drawn_faults, inject, target
+from tests.chaos.ledger import Ledger
+from tests.chaos.replicas import compare
+from tests.chaos.report import NO_SPACE, Floors, Report
 from tests.chaos.systems import System
 from tests.support import waiting
 from tests.support.patience import patient, patient_ms
 
-PARTITIONS: Final = 3
-PLAIN: Final = "plain"
-TRANSACTIONAL: Final = "transactions"
-TOPICS: Final = {PLAIN: PARTITIONS, TRANSACTIONAL: PARTITIONS}
-PYTHON_WRITERS: Final = ("sdk", "librdkafka", "sdk-transactions", "librdkafka-transactions")
-"""The writers in this process; the others have a process each (`foreign_clients`)."""
-NO_SPACE: Final = "No space left on device"
 PROGRESS: Final = 40
 """Acknowledged operations between two faults; of each writer at least one, and transactions that are committed."""
 COMMITTED: Final = 2
@@ -40,162 +31,8 @@ PROGRESS_S: Final = 60.0
 SETTLED_S: Final = 60.0
 
 
-def writers_with(foreign: Sequence[str]) -> tuple[str, ...]:
-    """Return all writers of a run with these programs."""
-    return (*PYTHON_WRITERS, *(writer for program in foreign for writer in foreign_clients.WRITERS[program]))
-
-
 class Stalled(Exception):
     """No progress although no fault is active."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Floors:
-    """What a run has to reach, for each fault where not said otherwise."""
-
-    acknowledged: float = 40.0
-    committed: float = 2.0
-    aborted: float = 0.3
-    leader_changes: float = 0.3
-    read: float = 20.0
-
-    def missed(
-        self, faults: int, kinds: Collection[str], writers: Collection[str], counts: "Counter[str]"
-    ) -> list[str]:
-        missed = [
-            f"{name.replace('_', ' ')}: {counts[name]}, the floor is {wanted:.0f}"
-            for name in self.__slots__
-            if counts[name] < (wanted := getattr(self, name) * faults)
-        ]
-        wanted_kinds = kinds if faults >= len(kinds) else ()
-        missed += [f"no fault of the kind {kind}" for kind in wanted_kinds if not counts[kind]]
-        if any(counts[kind] for kind in NETWORK_KINDS) and not counts["packets dropped"]:
-            missed.append("no packet was dropped")
-        if any(counts[kind] for kind in POWER_KINDS) and not counts["unsynced bytes dropped"]:
-            missed.append("no power cut dropped a byte")
-        if any(counts[kind] for kind in DISK_KINDS) and not counts[NO_SPACE]:
-            missed.append("no node had too little space")
-        for writer in writers:
-            kind = "committed" if writer.endswith("transactions") else "acknowledged"
-            if not counts[f"{kind} by {writer}"]:
-                missed.append(f"nothing {kind} by {writer}")
-        return missed
-
-
-@dataclass(slots=True, kw_only=True)
-class Report:
-    """The outcome of a run.
-
-    Attributes:
-        counts: operations, faults by kind, changes of leaders and controllers.
-        recoveries_s: by kind of fault, from its end until all writers go on.
-        problems: what kept the run from its end, and missed floors.
-    """
-
-    system: System
-    seed: int
-    faults: int
-    seconds: float = 0.0
-    counts: Counter[str] = field(default_factory=Counter)
-    recoveries_s: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    anomalies: Anomalies = field(default_factory=Anomalies)
-    replicas: Comparison = field(default_factory=Comparison)
-    problems: list[str] = field(default_factory=list)
-    folder: Path | None = None
-
-    @property
-    def good(self) -> bool:
-        return not self.problems and (self.equal or not self.system.durable)
-
-    @property
-    def equal(self) -> bool:
-        """Whether clients and replicas have what they were promised."""
-        return not (self.replicas.differences or any(self.anomalies.counts().values()))
-
-    def table(self) -> str:
-        """Return the report as text."""
-        rows: list[tuple[str, object]] = [
-            ("system", self.system.name),
-            ("seed", self.seed),
-            ("faults", self.faults),
-            ("seconds", f"{self.seconds:.0f}"),
-        ]
-        rows += [(name.replace("_", " "), count) for name, count in sorted(self.counts.items())]
-        rows += [
-            (f"seconds until all writers go on after {kind}: most", f"{max(seconds):.1f}")
-            for kind, seconds in sorted(self.recoveries_s.items())
-        ]
-        rows += [("bytes equal on all replicas", self.replicas.compared)]
-        rows += [("bytes above a high watermark", self.replicas.above)]
-        rows += [(name.replace("_", " ").upper(), count) for name, count in self.anomalies.counts().items()]
-        rows += [("DIFFERENT LOGS", len(self.replicas.differences))]
-        lines = [f"{name:<72} {value!s:>12}" for name, value in rows]
-        for name in self.anomalies.counts():
-            lines += [f"{name}: {example}" for example in getattr(self.anomalies, name)[:SHOWN]]
-        lines += [*self.replicas.differences[:SHOWN], *self.problems]
-        if not self.good:
-            lines.append(f"the nodes' logs and data are kept in {self.folder}")
-        verdict = "good" if self.equal else f"not durable at the defaults of {self.system.name}"
-        return "\n".join([*lines, verdict if self.good else "FAILED"])
-
-
-class Clients:
-    """All clients of a run, from `start` to `stop`.
-
-    Args:
-        foreign: programs of `foreign_clients` besides the clients of this process.
-    """
-
-    def __init__(self, servers: str, ledger: Ledger, seed: int, foreign: Sequence[str]) -> None:
-        self._servers, self._ledger, self._seed = servers, ledger, seed
-        self._foreign = foreign
-        self._drawn = [random.Random(f"{seed} {writer}") for writer in PYTHON_WRITERS]
-        self._over, self._threads_over = asyncio.Event(), threading.Event()
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def start(self) -> None:
-        servers, ledger, over, threads_over = self._servers, self._ledger, self._over, self._threads_over
-        of_sdk: list[Awaitable[None]] = [
-            sdk_clients.write(servers, PLAIN, PARTITIONS, PYTHON_WRITERS[0], ledger, over),
-            sdk_clients.write_in_transactions(
-                servers, TRANSACTIONAL, PARTITIONS, PYTHON_WRITERS[2], ledger, over, self._drawn[2]
-            ),
-            sdk_clients.read(servers, TOPICS, ledger, over),
-        ]
-        of_librdkafka: list[Awaitable[None]] = [
-            asyncio.to_thread(
-                librdkafka_clients.write, servers, PLAIN, PARTITIONS, PYTHON_WRITERS[1], ledger, threads_over
-            ),
-            asyncio.to_thread(
-                librdkafka_clients.write_in_transactions,
-                servers,
-                TRANSACTIONAL,
-                PARTITIONS,
-                PYTHON_WRITERS[3],
-                ledger,
-                threads_over,
-                self._drawn[3],
-            ),
-            asyncio.to_thread(librdkafka_clients.read, servers, TOPICS, ledger, threads_over),
-        ]
-        of_programs: list[Awaitable[None]] = [
-            foreign_clients.write(program, servers, (PLAIN, TRANSACTIONAL), PARTITIONS, ledger, self._seed, over)
-            for program in self._foreign
-        ]
-        self._tasks = [asyncio.ensure_future(client) for client in (*of_sdk, *of_librdkafka, *of_programs)]
-
-    def check(self) -> None:
-        """Raise what ended a client."""
-        for task in self._tasks:
-            if task.done():
-                task.result()
-                raise AssertionError(f"{task} ended before the run")
-
-    async def stop(self) -> None:
-        """End all clients once their last operations have an outcome."""
-        self._over.set()
-        self._threads_over.set()
-        await asyncio.gather(*self._tasks)
 
 
 async def until(what: str, holds: Callable[[], Awaitable[bool]], seconds: float, cluster: NodeProcesses) -> None:
@@ -252,12 +89,13 @@ class Run:
             try:
                 await self._inject_all()
                 await self._judge()
-            except (Stalled, NodeEnded, TimeoutError, BuswayError, ExceptionGroup) as problem:
+            except (Stalled, NodeEnded, TimeoutError, RuntimeError, BuswayError, ExceptionGroup) as problem:
                 report.problems.append(f"{type(problem).__name__}: {problem}")
                 if isinstance(problem, ExceptionGroup):
                     report.problems += [str(each) for each in problem.exceptions]
             report.counts += self._ledger.counts
             report.counts["packets dropped"] = cluster.network.dropped
+            report.starts_s = cluster.starts_s
             report.counts["unsynced bytes dropped"] = cluster.unsynced
             report.counts["tracebacks in the nodes' logs"] = cluster.logged("Traceback (most recent")
             report.counts[NO_SPACE] = cluster.logged(NO_SPACE)

@@ -1,12 +1,14 @@
 """The judges find each anomaly in a history that has it, and none in one without."""
 
 import struct
+from collections import Counter
 from pathlib import Path
 
 from tests.chaos.disk import dropped
 from tests.chaos.foreign_clients import note
 from tests.chaos.ledger import Ledger
 from tests.chaos.replicas import METADATA, compare
+from tests.chaos.report import NO_SPACE, Floors
 
 
 def history() -> Ledger:
@@ -86,3 +88,25 @@ def test_lines_of_programs() -> None:
     final = {("t", 0, offset): f"j:{number}" for offset, number in enumerate((0, 2, 3, 4))}
     counted = ledger.anomalies(final).counts()
     assert {name for name, count in counted.items() if count} == {"aborted_visible", "torn", "unwritten"}
+
+
+def test_floors() -> None:
+    """A run that did nothing, or whose faults had no effect, fails."""
+    kinds = ("cut off leader", "power loss all", "disk full leader")
+    counts = Counter(
+        {
+            "acknowledged": 200,
+            "committed": 20,
+            "aborted": 5,
+            "leader_changes": 3,
+            "read": 100,
+            **dict.fromkeys(kinds, 1),
+        }
+    )
+    counts.update({"acknowledged by w": 200, "committed by w-transactions": 20})
+    writers = ("w", "w-transactions")
+    without_effect = ["no packet was dropped", "no power cut dropped a byte", "no node had too little space"]
+    assert Floors().missed(3, kinds, writers, counts) == without_effect
+    counts.update({"packets dropped": 1, "unsynced bytes dropped": 1, NO_SPACE: 1})
+    assert Floors().missed(3, kinds, writers, counts) == []
+    assert len(Floors().missed(3, kinds, writers, Counter())) == 5 + len(kinds) + len(writers)
