@@ -67,15 +67,20 @@ def _folder(name: str, sources: list[Path]) -> Path:
 
 def franz_go() -> Path:
     """The program on franz-go; built on first use."""
-    return _go_program("franz-go", FRANZ_GO)
+    return go_program("franz-go", FRANZ_GO)
 
 
 def sarama() -> Path:
     """Return the program on sarama; built on first use."""
-    return _go_program("sarama", SARAMA)
+    return go_program("sarama", SARAMA)
 
 
-def _go_program(name: str, sources: Path) -> Path:
+def go_program(name: str, sources: Path) -> Path:
+    """Return the program of a folder of Go sources; built on first use.
+
+    Raises:
+        ToolMissing: Go is not installed, or the build failed.
+    """
     program = (
         _folder(name, sorted(path for path in sources.iterdir() if path.suffix in {".go", ".mod", ".sum"})) / "client"
     )

@@ -1,24 +1,35 @@
-"""`python -m tests.chaos --faults 100 --seed 7`: a run on real processes, and its table."""
+"""`python -m tests.chaos --faults 100 --seed 7`: a run on real processes, in namespaces of its own.
 
-import argparse
-import asyncio
+Here: the arguments, and the change into new namespaces.
+Not here: the run (`inside`).
+
+The run's network, mounts and loop devices are in its namespaces. The kernel removes them when its last process is gone,
+also after SIGKILL.
+"""
+
+import os
 import sys
+from typing import NoReturn
 
-from tests.chaos.run import Floors, Run
+from tools.jars import ToolMissing, kafka_libs
+
+from tests.chaos import foreign_clients
+from tests.chaos.arguments import NAMESPACES, NotPossible, check_machine, parsed
 
 
-def main() -> int:
-    """Run; return 0 if nothing was lost, doubled or different and all floors were reached."""
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--faults", type=int, default=100, help="faults, one after the other (default 100)")
-    parser.add_argument("--seed", type=int, default=1, help="of the faults and of the clients' choices (default 1)")
-    parser.add_argument("--nodes", type=int, default=3, help="processes, each broker and voter (default 3)")
-    options = parser.parse_args()
-    run = Run(seed=options.seed, faults=options.faults, nodes=options.nodes, floors=Floors(), notice=print)
-    report = asyncio.run(run.run())
-    print(report.table())
-    return 0 if report.good else 1
+def main() -> NoReturn:
+    """Become the run in new namespaces; end with 1 if this machine cannot have them."""
+    options = parsed(sys.argv[1:])
+    try:
+        check_machine()
+        for program in options.foreign:  # here, as there is no way to the world from the run's network
+            foreign_clients.command(program)
+        if options.system == "kafka":
+            kafka_libs()
+    except (NotPossible, ToolMissing) as problem:
+        sys.exit(str(problem))
+    os.execvp(NAMESPACES[0], [*NAMESPACES, sys.executable, "-m", "tests.chaos.inside", *sys.argv[1:]])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -5,7 +5,7 @@ Not here: what clients were promised (`ledger`).
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -59,21 +59,30 @@ class Comparison:
         self.above = 0
 
 
-def compare(nodes: Mapping[int, Path], metadata_high_watermark: int) -> Comparison:
+def compare(
+    nodes: Mapping[int, Path], placed: Mapping[str, Collection[int]], metadata_high_watermark: int
+) -> Comparison:
     """Compare the replicas of all logs of stopped nodes.
 
     Replicas are equal up to the largest high watermark that one of them noted.
 
     Args:
         nodes: the data directory of each.
+        placed: the nodes with a replica, by the folder of the log; all nodes have the quorum's.
         metadata_high_watermark: of the quorum's log, which has no checkpoint of it.
     """
     result = Comparison()
     marks = {node_id: high_watermarks(data) for node_id, data in nodes.items()}
-    names = sorted({name for data in nodes.values() for name in logs_of(data)})
-    for name in names:
+    where = {**placed, METADATA: tuple(nodes)}
+    for node_id, data in nodes.items():
+        result.differences += [
+            f"{name} is on node {node_id} and should not be"
+            for name in logs_of(data)
+            if node_id not in where.get(name, ())
+        ]
+    for name, node_ids in sorted(where.items()):
         mark = metadata_high_watermark if name == METADATA else max(of_node.get(name, 0) for of_node in marks.values())
-        _compare_log(name, mark, {node_id: data / name for node_id, data in nodes.items()}, result)
+        _compare_log(name, mark, {node_id: nodes[node_id] / name for node_id in node_ids}, result)
     return result
 
 

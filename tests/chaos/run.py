@@ -1,34 +1,29 @@
 """A run: clients and faults on a cluster of processes, and its report.
 
-Here: the order of events, floors.
-Not here: faults (`faults`), clients (`sdk_clients`, `librdkafka_clients`), judging (`ledger`, `replicas`).
+Here: the order of events.
+Not here: faults (`faults`), clients (`clients`), judging (`ledger`, `replicas`), the table (`report`).
 """
 
 import asyncio
-import random
-import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from busway.admin.admin import Admin, NewTopic
 from busway.cluster.metadata import TopicInfo
 from busway.errors import BuswayError
 from tests.chaos import librdkafka_clients, sdk_clients
-from tests.chaos.cluster import NodeProcesses
-from tests.chaos.faults import KINDS, Fault, drawn_faults, inject, target
-from tests.chaos.ledger import SHOWN, Anomalies, Ledger
-from tests.chaos.replicas import Comparison, compare
+from tests.chaos.clients import PARTITIONS, PLAIN, TOPICS, TRANSACTIONAL, Clients, writers_with
+from tests.chaos.cluster import NodeEnded, NodeProcesses
+from tests.chaos.faults import Fault, drawn_faults, inject, target
+from tests.chaos.ledger import Ledger
+from tests.chaos.replicas import compare
+from tests.chaos.report import NO_SPACE, Floors, Report
+from tests.chaos.systems import System
+from tests.support import waiting
 from tests.support.patience import patient, patient_ms
 
-PARTITIONS: Final = 3
-PLAIN: Final = "plain"
-TRANSACTIONAL: Final = "transactions"
-TOPICS: Final = {PLAIN: PARTITIONS, TRANSACTIONAL: PARTITIONS}
-WRITERS: Final = ("sdk", "librdkafka", "sdk-transactions", "librdkafka-transactions")
 PROGRESS: Final = 40
 """Acknowledged operations between two faults; of each writer at least one, and transactions that are committed."""
 COMMITTED: Final = 2
@@ -40,122 +35,6 @@ class Stalled(Exception):
     """No progress although no fault is active."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Floors:
-    """What a run has to reach, for each fault where not said otherwise."""
-
-    acknowledged: float = 40.0
-    committed: float = 2.0
-    aborted: float = 0.3
-    leader_changes: float = 0.5
-    read: float = 20.0
-
-    def missed(self, faults: int, counts: "Counter[str]") -> list[str]:
-        missed = [
-            f"{name.replace('_', ' ')}: {counts[name]}, the floor is {wanted:.0f}"
-            for name in self.__slots__
-            if counts[name] < (wanted := getattr(self, name) * faults)
-        ]
-        wanted_kinds = KINDS if faults >= len(KINDS) else ()
-        missed += [f"no fault of the kind {kind}" for kind in wanted_kinds if not counts[kind]]
-        for writer in WRITERS:
-            kind = "committed" if writer.endswith("transactions") else "acknowledged"
-            if not counts[f"{kind} by {writer}"]:
-                missed.append(f"nothing {kind} by {writer}")
-        return missed
-
-
-@dataclass(slots=True, kw_only=True)
-class Report:
-    """The outcome of a run.
-
-    Attributes:
-        counts: operations, faults by kind, changes of leaders and controllers.
-        problems: what kept the run from its end, and missed floors.
-    """
-
-    seed: int
-    faults: int
-    seconds: float = 0.0
-    counts: Counter[str] = field(default_factory=Counter)
-    anomalies: Anomalies = field(default_factory=Anomalies)
-    replicas: Comparison = field(default_factory=Comparison)
-    problems: list[str] = field(default_factory=list)
-    folder: Path | None = None
-
-    @property
-    def good(self) -> bool:
-        return not (self.problems or self.replicas.differences or any(self.anomalies.counts().values()))
-
-    def table(self) -> str:
-        """Return the report as text."""
-        rows: list[tuple[str, object]] = [
-            ("seed", self.seed),
-            ("faults", self.faults),
-            ("seconds", f"{self.seconds:.0f}"),
-        ]
-        rows += [(name.replace("_", " "), count) for name, count in sorted(self.counts.items())]
-        rows += [("bytes equal on all replicas", self.replicas.compared)]
-        rows += [("bytes above a high watermark", self.replicas.above)]
-        rows += [(name.replace("_", " ").upper(), count) for name, count in self.anomalies.counts().items()]
-        rows += [("DIFFERENT LOGS", len(self.replicas.differences))]
-        lines = [f"{name:<60} {value!s:>12}" for name, value in rows]
-        for name in self.anomalies.counts():
-            lines += [f"{name}: {example}" for example in getattr(self.anomalies, name)[:SHOWN]]
-        lines += [*self.replicas.differences[:SHOWN], *self.problems]
-        if not self.good and self.folder is not None:
-            lines.append(f"the nodes' logs and data are kept in {self.folder}")
-        return "\n".join([*lines, "good" if self.good else "FAILED"])
-
-
-class Clients:
-    """All clients of a run, from `start` to `stop`."""
-
-    def __init__(self, servers: str, ledger: Ledger, seed: int) -> None:
-        self._servers, self._ledger = servers, ledger
-        self._drawn = [random.Random(f"{seed} {writer}") for writer in WRITERS]
-        self._over, self._threads_over = asyncio.Event(), threading.Event()
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def start(self) -> None:
-        servers, ledger, over, threads_over = self._servers, self._ledger, self._over, self._threads_over
-        of_sdk: list[Awaitable[None]] = [
-            sdk_clients.write(servers, PLAIN, PARTITIONS, WRITERS[0], ledger, over),
-            sdk_clients.write_in_transactions(
-                servers, TRANSACTIONAL, PARTITIONS, WRITERS[2], ledger, over, self._drawn[2]
-            ),
-            sdk_clients.read(servers, TOPICS, ledger, over),
-        ]
-        of_librdkafka: list[Awaitable[None]] = [
-            asyncio.to_thread(librdkafka_clients.write, servers, PLAIN, PARTITIONS, WRITERS[1], ledger, threads_over),
-            asyncio.to_thread(
-                librdkafka_clients.write_in_transactions,
-                servers,
-                TRANSACTIONAL,
-                PARTITIONS,
-                WRITERS[3],
-                ledger,
-                threads_over,
-                self._drawn[3],
-            ),
-            asyncio.to_thread(librdkafka_clients.read, servers, TOPICS, ledger, threads_over),
-        ]
-        self._tasks = [asyncio.ensure_future(client) for client in (*of_sdk, *of_librdkafka)]
-
-    def check(self) -> None:
-        """Raise what ended a client."""
-        for task in self._tasks:
-            if task.done():
-                task.result()
-                raise AssertionError(f"{task} ended before the run")
-
-    async def stop(self) -> None:
-        """End all clients once their last operations have an outcome."""
-        self._over.set()
-        self._threads_over.set()
-        await asyncio.gather(*self._tasks)
-
-
 async def until(what: str, holds: Callable[[], Awaitable[bool]], seconds: float, cluster: NodeProcesses) -> None:
     """Wait for a condition while no fault is active.
 
@@ -163,27 +42,45 @@ async def until(what: str, holds: Callable[[], Awaitable[bool]], seconds: float,
         Stalled: it does not hold in time.
         NodeEnded: a node ended by itself.
     """
-    deadline_s = time.monotonic() + patient(seconds)
-    while not await holds():
+
+    async def holds_while_all_run() -> bool:
         cluster.check()
-        if time.monotonic() > deadline_s:
-            raise Stalled(f"{what}: not within {patient(seconds):.0f} s although all nodes run")
-        await asyncio.sleep(0.05)
+        return await holds()
+
+    try:
+        await waiting.until(holds_while_all_run, seconds=seconds, pause_s=0.05)
+    except TimeoutError:
+        raise Stalled(f"{what}: not within {patient(seconds):.0f} s although all nodes run") from None
 
 
 class Run:
     """One run.
 
     Args:
+        foreign: programs of `foreign_clients` besides the clients of this process.
+        between_s: of load before each fault, after all writers go on.
         notice: called with a line for each fault.
     """
 
-    def __init__(self, *, seed: int, faults: int, nodes: int, floors: Floors, notice: Callable[[str], None]) -> None:
-        self.report = Report(seed=seed, faults=faults)
-        self._floors, self._notice = floors, notice
-        self._cluster = NodeProcesses(nodes)
+    def __init__(
+        self,
+        *,
+        system: System,
+        seed: int,
+        faults: int,
+        nodes: int,
+        kinds: Sequence[str],
+        foreign: Sequence[str],
+        between_s: float,
+        floors: Floors,
+        notice: Callable[[str], None],
+    ) -> None:
+        self.report = Report(system=system, seed=seed, faults=faults)
+        self._kinds, self._foreign, self._floors, self._notice = kinds, foreign, floors, notice
+        self._between_s = between_s
+        self._cluster = NodeProcesses(nodes, system)
         self._ledger = Ledger()
-        self._faults = drawn_faults(seed, faults, self._cluster.node_ids, PARTITIONS)
+        self._faults = drawn_faults(seed, faults, self._cluster.node_ids, PARTITIONS, kinds)
 
     async def run(self) -> Report:
         report, cluster, began_s = self.report, self._cluster, time.monotonic()
@@ -192,15 +89,21 @@ class Run:
             try:
                 await self._inject_all()
                 await self._judge()
-            except (Stalled, TimeoutError, BuswayError, ExceptionGroup) as problem:
+            except (Stalled, NodeEnded, TimeoutError, RuntimeError, BuswayError, ExceptionGroup) as problem:
                 report.problems.append(f"{type(problem).__name__}: {problem}")
                 if isinstance(problem, ExceptionGroup):
                     report.problems += [str(each) for each in problem.exceptions]
             report.counts += self._ledger.counts
-            report.problems += self._floors.missed(report.faults, report.counts)
-            report.counts["tracebacks in the nodes' logs"] = cluster.tracebacks()
+            report.counts["packets dropped"] = cluster.network.dropped
+            report.starts_s = cluster.starts_s
+            report.counts["unsynced bytes dropped"] = cluster.unsynced
+            report.counts["tracebacks in the nodes' logs"] = cluster.logged("Traceback (most recent")
+            report.counts[NO_SPACE] = cluster.logged(NO_SPACE)
             if report.counts["tracebacks in the nodes' logs"]:
                 report.problems.append("a node logged a traceback")
+            report.problems += self._floors.missed(
+                report.faults, self._kinds, writers_with(self._foreign), report.counts
+            )
             cluster.keep = not report.good
         report.seconds = time.monotonic() - began_s
         return report
@@ -213,7 +116,7 @@ class Run:
         await until("a topic is created", self._created, SETTLED_S, cluster)
         await until("all replicas are in sync", self._settled, SETTLED_S, cluster)
         before, controller_before = await self._epochs()
-        clients = Clients(servers, ledger, self.report.seed)
+        clients = Clients(servers, ledger, self.report.seed, self._foreign)
         clients.start()
         try:
             await self._progress(clients)
@@ -229,10 +132,14 @@ class Run:
     async def _one(self, number: int, fault: Fault, clients: Clients) -> None:
         servers = self._cluster.bootstrap_servers
         node_id = await target(fault, servers, PLAIN if number % 2 else TRANSACTIONAL)
-        self._notice(f"{number}: {fault}, on node {node_id}; {self._ledger.progress} operations so far")
+        await asyncio.sleep(self._between_s)
+        begin = f"{time.strftime('%H:%M:%S')} {number}: {fault}, on node {node_id}"
+        self._notice(f"{begin}; {self._ledger.progress} operations so far")
         await inject(fault, self._cluster, node_id)
         self.report.counts[fault.kind] += 1
+        ended_s = time.monotonic()
         await self._progress(clients)
+        self.report.recoveries_s[fault.kind].append(time.monotonic() - ended_s)
         if fault.settled:
             await until("all replicas are in sync", self._settled, SETTLED_S, self._cluster)
 
@@ -256,7 +163,9 @@ class Run:
         wanted = {"acknowledged": PROGRESS, "committed": COMMITTED}
         lacking = [name for name, count in wanted.items() if done[name] < count]
         ends = ("acknowledged", "committed", "aborted")
-        return lacking + [writer for writer in WRITERS if not any(done[f"{end} by {writer}"] > 0 for end in ends)]
+        return lacking + [
+            writer for writer in writers_with(self._foreign) if not any(done[f"{end} by {writer}"] > 0 for end in ends)
+        ]
 
     async def _created(self) -> bool:
         try:
@@ -305,7 +214,11 @@ class Run:
             report.problems.append(f"librdkafka reads {len(other)} records, the SDK {len(final)}, or others")
         async with self._admin() as admin:
             metadata_high_watermark = (await admin.describe_quorum()).high_watermark
+        placed = {
+            f"{name}-{partition.number}": partition.replicas
+            for name, topic in (await self._topics()).items()
+            for partition in topic.partitions
+        }
         await cluster.stop(cluster.node_ids)
-        report.replicas = compare(
-            {node_id: cluster.data_of(node_id) for node_id in cluster.node_ids}, metadata_high_watermark
-        )
+        nodes = {node_id: cluster.data_of(node_id) for node_id in cluster.node_ids}
+        report.replicas = compare(nodes, placed, metadata_high_watermark)
