@@ -20,6 +20,7 @@ from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.files import DataDirectory
 from busway_bus.kernel.limits import METRICS_CONNECTIONS_MAX, STOP_WAIT_MS
 from busway_bus.kernel.listener_configs import Endpoint
+from busway_bus.log.directories import Key
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.os_files import OsFiles
 from busway_bus.log.store import LogStore
@@ -110,7 +111,8 @@ class Node:
             member = self._member = self._make_member(self._files, self._store)
             await member.join()
             images = member.images
-            for line in self._store.settle(_partitions(images.image), member.removed).lines():
+            here, elsewhere = partitions_of(images.image, self.config.node_id)
+            for line in self._store.settle(here, member.removed, elsewhere).lines():
                 logger.warning("%s: %s", self.config.data_dir, line)
             scheduler = FairScheduler(self._machine)
             replicas = ReplicaManager(self.config, self._store, self._flusher, scheduler, self._machine)
@@ -318,10 +320,11 @@ def _listeners(config: BrokerConfig) -> Listeners:
     return Listeners(config, CONTROLLER_ROUTES, CLUSTERED_BROKER)
 
 
-def _partitions(image: ClusterImage) -> dict[tuple[str, int], UUID]:
-    topic_ids = {
-        (topic.name, partition): topic.topic_id
-        for topic in image.topics.values()
-        for partition in range(len(topic.partitions))
-    }
-    return {**topic_ids, (TOPIC, 0): UUID(int=TOPIC_ID_INT)}
+def partitions_of(image: ClusterImage, node_id: int) -> tuple[dict[Key, UUID], dict[Key, UUID]]:
+    """Return the topic ids of the partitions with a replica on a node, and of the others."""
+    here: dict[Key, UUID] = {(TOPIC, 0): UUID(int=TOPIC_ID_INT)}
+    elsewhere: dict[Key, UUID] = {}
+    for topic in image.topics.values():
+        for index, partition in enumerate(topic.partitions):
+            (here if node_id in partition.replicas else elsewhere)[topic.name, index] = topic.topic_id
+    return here, elsewhere

@@ -1,8 +1,9 @@
 """Commands on brokers.
 
-Here: registering, heartbeats, fencing, controlled shutdown, unregistering; rules and texts of Kafka's
-`ClusterControlManager` and `ReplicationControlManager`.
-Not here: sessions and the next state (`heartbeats`), the partitions of a broker (`leaders`).
+Here: registering, heartbeats, controlled shutdown; rules and texts of Kafka's `ClusterControlManager` and
+`ReplicationControlManager`.
+Not here: brokers that are gone (`lost_brokers`), sessions and the next state (`heartbeats`), the partitions of a broker
+(`leaders`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,12 +21,13 @@ from busway_bus.log.checkpoints import uuid_text
 from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.features import METADATA_VERSION
 from busway_bus.metadata.image import Address, BrokerImage, ClusterImage
+from busway_bus.metadata.partition_places import LEADERLESS
 from busway_bus.metadata.records import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
     RegisterBrokerRecord,
-    UnregisterBrokerRecord,
 )
 from busway_protocol.errors import ErrorCode, KafkaError
 
@@ -99,16 +101,37 @@ class RegisterBroker:
             return Decision(
                 records=(self._record(surroundings.next_offset, fenced=False),), reply=surroundings.next_offset
             )
-        self._check_identity(before, surroundings)
-        self._check_directories(image)
-        self._check_features(image)
+        self._check(image, before, surroundings)
         if before is not None and before.incarnation == self.incarnation:
             record = self._record(before.epoch, fenced=before.fenced, stops=before.in_controlled_shutdown)
             return Decision(records=(record,), reply=before.epoch)
-        clean = before is not None and before.epoch == self.previous_epoch
-        changes = leaders.without_broker(image, self.node_id, config=surroundings.config, unclean=not clean)
+        changes = self._leave(image, before, surroundings)
         epoch = surroundings.next_offset
         return Decision(records=(*changes, self._record(epoch, fenced=True)), reply=epoch)
+
+    def is_long(self, image: ClusterImage) -> bool:
+        return self.joins and leaders.has_many(image, self.node_id)
+
+    def part(self, image: ClusterImage, surroundings: Surroundings, *, first: bool) -> Decision[bool]:
+        """See `LongCommand`: partitions that the broker leads no more."""
+        before = image.brokers.get(self.node_id)
+        self._check(image, before, surroundings)
+        if before is not None and before.incarnation == self.incarnation:
+            return Decision(reply=False)
+        return leaders.part_of(self._leave(image, before, surroundings, limited=True))
+
+    def _leave(
+        self, image: ClusterImage, before: BrokerImage | None, surroundings: Surroundings, *, limited: bool = False
+    ) -> list[PartitionChangeRecord]:
+        clean = before is not None and before.epoch == self.previous_epoch
+        return leaders.without_broker(
+            image, self.node_id, config=surroundings.config, unclean=not clean, limited=limited
+        )
+
+    def _check(self, image: ClusterImage, before: BrokerImage | None, surroundings: Surroundings) -> None:
+        self._check_identity(before, surroundings)
+        self._check_directories(image)
+        self._check_features(image)
 
     def _record(self, epoch: int, *, fenced: bool, stops: bool = False) -> RegisterBrokerRecord:
         return RegisterBrokerRecord(
@@ -230,7 +253,7 @@ class BrokerHeartbeat:
             want_shut_down=self.want_shut_down,
             leads=lambda: leaders.leads_any(image, self.node_id),
         )
-        records = [] if state is before else _become(state, image, broker, surroundings.config)
+        records = [] if state is before else become(state, image, broker, surroundings.config)
         if self.offline_directories or self.cordoned_directories is not None:
             records += self._directories(after(image, records), surroundings.config)
         if state is BrokerState.SHUTDOWN_NOW:
@@ -239,6 +262,37 @@ class BrokerHeartbeat:
             heartbeats.shuts_down(broker, surroundings.next_offset + len(records) - 1)
         reply = HeartbeatReply(caught_up=self.metadata_offset >= broker.epoch, state=state)
         return Decision(records=tuple(records), reply=reply)
+
+    def is_long(self, image: ClusterImage) -> bool:
+        broker = image.brokers.get(self.node_id)
+        if broker is None:
+            return False
+        if self.want_shut_down:
+            return not broker.fenced and leaders.has_many(image, self.node_id)
+        return broker.fenced and not self.want_fence and leaders.has_many(image, LEADERLESS)
+
+    def part(self, image: ClusterImage, surroundings: Surroundings, *, first: bool) -> Decision[bool]:
+        """See `LongCommand`: the begin of a controlled shutdown, or elections behind the record that unfences.
+
+        Both states are written first: a broker that shuts down enters no ISR again, and only an active one leads.
+        """
+        broker = registered(image, self.node_id, self.epoch)
+        heartbeats = surroundings.heartbeats
+        if not self.want_shut_down:
+            if first and (not broker.fenced or self.want_fence or self.metadata_offset < broker.epoch):
+                return Decision(reply=False)
+            changes = leaders.with_broker(image, self.node_id, config=surroundings.config, limited=True)
+            unfenced = [_changed(broker, fenced=-1)] if broker.fenced else []
+            return Decision(records=(*unfenced, *changes), reply=leaders.is_full(changes))
+        if broker.fenced or (first and heartbeats.state(broker) is BrokerState.CONTROLLED_SHUTDOWN):
+            return Decision(reply=False)
+        changes = leaders.without_broker(image, self.node_id, config=surroundings.config, limited=True)
+        if first and not leaders.is_full(changes):
+            return Decision(reply=False)
+        heartbeats.received(broker, surroundings.now_ms, self.metadata_offset)
+        stops = [] if broker.in_controlled_shutdown else [_changed(broker, in_controlled_shutdown=1)]
+        heartbeats.shuts_down(broker, surroundings.next_offset + len(stops) + len(changes) - 1)
+        return Decision(records=(*stops, *changes), reply=leaders.is_full(changes))
 
     def _directories(self, image: ClusterImage, config: BrokerConfig) -> list[Any]:
         broker = image.brokers[self.node_id]
@@ -259,66 +313,6 @@ class BrokerHeartbeat:
         return None if partition is None else partition.directory_on(self.node_id)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FenceStaleBrokers:
-    """Fence brokers whose sessions are over; the reply is their ids."""
-
-    def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[int, ...]]:
-        """Fence one after the other: the leaders that an earlier one's partitions get may be stale, too."""
-        stale = surroundings.heartbeats.stale(image, surroundings.now_ms, surroundings.session_timeout_ms)
-        records: list[Any] = []
-        for node_id in stale:
-            fencing = _become(BrokerState.FENCED, image, image.brokers[node_id], surroundings.config)
-            image = after(image, fencing)
-            records += fencing
-        return Decision(records=tuple(records), reply=tuple(stale))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FenceBroker:
-    """Fence a broker whose process is gone; the reply is whether it was unfenced.
-
-    Its session ends, so that the restarted process may register at once.
-    """
-
-    node_id: int
-    epoch: int
-
-    def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[bool]:
-        broker = image.brokers.get(self.node_id)
-        if broker is None or broker.epoch != self.epoch:
-            return Decision(reply=False)
-        surroundings.heartbeats.end_session(self.node_id)
-        records = _become(BrokerState.FENCED, image, broker, surroundings.config)
-        return Decision(records=tuple(records), reply=bool(records))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnregisterBroker:
-    """Remove a stopped broker from the cluster; its partitions keep it as a replica, out of sync."""
-
-    node_id: int
-
-    def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[None]:
-        """Return its end, behind the records of its partitions.
-
-        Raises:
-            KafkaError: BROKER_ID_NOT_REGISTERED; INVALID_REQUEST, it is the only node of the cluster.
-        """
-        broker = image.brokers.get(self.node_id)
-        if broker is None:
-            text = f"Broker ID {self.node_id} is not currently registered"
-            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
-        config = surroundings.config
-        if self.node_id == config.node_id and len(config.voters) <= 1:
-            text = f"broker {self.node_id} is its own controller: it cannot leave its cluster; stop it instead"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-        surroundings.heartbeats.end_session(self.node_id)
-        changes = leaders.without_broker(image, self.node_id, config=config, unclean=True)
-        end = UnregisterBrokerRecord(broker_id=self.node_id, broker_epoch=broker.epoch)
-        return Decision(records=(*changes, end), reply=None)
-
-
 def after(image: ClusterImage, records: Iterable[Any]) -> ClusterImage:
     """Return the image after records that are not written yet."""
     delta = Delta(image)
@@ -327,7 +321,7 @@ def after(image: ClusterImage, records: Iterable[Any]) -> ClusterImage:
     return delta.image()
 
 
-def _become(state: BrokerState, image: ClusterImage, broker: BrokerImage, config: BrokerConfig) -> list[Any]:
+def become(state: BrokerState, image: ClusterImage, broker: BrokerImage, config: BrokerConfig) -> list[Any]:
     """Build the records of a broker's new state; none if the image has it already."""
     if state is BrokerState.UNFENCED:
         return [_changed(broker, fenced=-1), *leaders.with_broker(image, broker.node_id, config=config)]

@@ -6,7 +6,7 @@ Not here: each command, the log of their records (`quorum.metadata_log`).
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
 from busway_bus.controller.heartbeats import BrokerHeartbeats
@@ -63,6 +63,24 @@ class Command(Protocol[R]):
 
         Raises:
             KafkaError: it is refused.
+        """
+
+
+@runtime_checkable
+class LongCommand(Protocol):
+    """A command that may change very many partitions.
+
+    Most of them change in decisions of their own before that of the command, so that none holds the event loop.
+    """
+
+    def is_long(self, image: ClusterImage) -> bool:
+        """Whether parts may be due."""
+
+    def part(self, image: ClusterImage, surroundings: Surroundings, *, first: bool) -> Decision[bool]:
+        """Return the next part of the change; the reply is whether another one may be due.
+
+        Raises:
+            KafkaError: the command is refused.
         """
 
 

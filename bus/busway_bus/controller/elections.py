@@ -1,6 +1,6 @@
 """Elections of leaders: by request, towards preferred replicas, and unclean ones.
 
-Here: `ElectLeaders` (KIP-460), and the controller's periodic `BalanceLeaders` and `ElectUncleanLeaders`, as Kafka's
+Here: `ElectLeaders` (KIP-460), and the controller's periodic `BalanceLeaders` and `ElectMissingLeaders`, as Kafka's
 `ReplicationControlManager`. Error texts are Kafka's.
 Not here: elections when a broker comes or goes (`leaders`), who asks for them, and when.
 """
@@ -12,7 +12,6 @@ from typing import Final
 from busway_bus.controller.controller import Surroundings
 from busway_bus.controller.leaders import PartitionChanges
 from busway_bus.controller.partition_changes import Election
-from busway_bus.controller.topic_settings import TopicSettings
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.limits import ELECTIONS_AT_ONCE_MAX
 from busway_bus.metadata.image import NO_LEADER, ClusterImage, PartitionImage
@@ -106,20 +105,20 @@ class BalanceLeaders:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElectUncleanLeaders:
-    """Elect any live replica where unclean.leader.election.enable is set; reply whether more may be due."""
+class ElectMissingLeaders:
+    """Elect leaders of leaderless partitions; reply whether more may be due.
+
+    Any live replica where unclean.leader.election.enable is set. Elsewhere one in sync, which a controller that ended
+    while a broker was unfenced has left.
+    """
 
     most: int = ELECTIONS_AT_ONCE_MAX
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[bool]:
-        settings, changes = TopicSettings(image, surroundings.config), PartitionChanges(image, surroundings.config)
+        changes = PartitionChanges(image, surroundings.config)
         return _at_most(
             self.most,
-            (
-                changes.record(topic, index, partition, election=Election.UNCLEAN)
-                for topic, index, partition in partitions_at(image, LEADERLESS)
-                if settings.unclean_elections(topic)
-            ),
+            (changes.record(topic, index, partition) for topic, index, partition in partitions_at(image, LEADERLESS)),
         )
 
 

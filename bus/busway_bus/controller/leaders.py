@@ -6,8 +6,9 @@ itself are those of `brokers`.
 Not here: the record of one partition (`partition_changes`), elections by request (`elections`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
@@ -17,10 +18,12 @@ from busway_bus.controller.placement import directory_on
 from busway_bus.controller.topic_settings import TopicSettings
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.decision import Decision
+from busway_bus.kernel.limits import PARTITIONS_CHANGED_AT_ONCE_MAX
 from busway_bus.metadata.features import has_elr
-from busway_bus.metadata.image import LOST, UNASSIGNED, ClusterImage, PartitionImage
+from busway_bus.metadata.image import LOST, NO_LEADER, UNASSIGNED, ClusterImage, PartitionImage
 from busway_bus.metadata.partition_places import LEADERLESS, partitions_at
 from busway_bus.metadata.records import PartitionChangeRecord
+from busway_bus.metadata.sorted_map import SortedMap
 
 _LAST_RESERVED: Final = 100
 """Directory ids up to this number are none of a broker's (KIP-858)."""
@@ -46,6 +49,9 @@ class PartitionChanges:
     @property
     def elr_enabled(self) -> bool:
         return self._elr_enabled
+
+    def unclean_elections(self, topic: str) -> bool:
+        return self._settings.unclean_elections(topic)
 
     def record(
         self,
@@ -98,8 +104,32 @@ def is_online(image: ClusterImage, broker_id: int, directory: UUID) -> bool:
     return directory.int <= _LAST_RESERVED or not broker.directories or directory in broker.directories
 
 
+def has_many(image: ClusterImage, key: int) -> bool:
+    """Whether there are too many partitions at a key of `partition_places` for one decision."""
+    count = 0
+    for _, partitions in image.places.get(key, SortedMap()).pairs():
+        count += len(partitions)
+        if count >= PARTITIONS_CHANGED_AT_ONCE_MAX:
+            return True
+    return False
+
+
+def is_full(changes: Sized) -> bool:
+    """Whether limited changes are as many as a decision may have, so that more may be due."""
+    return len(changes) >= PARTITIONS_CHANGED_AT_ONCE_MAX
+
+
+def _most(limited: bool) -> int | None:
+    return PARTITIONS_CHANGED_AT_ONCE_MAX if limited else None
+
+
+def part_of(changes: list[PartitionChangeRecord]) -> Decision[bool]:
+    """Return limited changes if more may be due; fewer are left for the decision of the command."""
+    return Decision(records=tuple(changes), reply=True) if is_full(changes) else Decision(reply=False)
+
+
 def without_broker(
-    image: ClusterImage, broker_id: int, *, config: BrokerConfig, unclean: bool = False
+    image: ClusterImage, broker_id: int, *, config: BrokerConfig, unclean: bool = False, limited: bool = False
 ) -> list[PartitionChangeRecord]:
     """Remove a broker from leadership and ISRs: it is fenced, or shuts down.
 
@@ -107,13 +137,21 @@ def without_broker(
 
     Args:
         unclean: its logs may have lost records, or it is unregistered: it is no eligible leader replica either.
+        limited: return no more than a decision may have.
     """
+    return list(islice(_without_broker(image, broker_id, config=config, unclean=unclean), _most(limited)))
+
+
+def _without_broker(
+    image: ClusterImage, broker_id: int, *, config: BrokerConfig, unclean: bool
+) -> Iterator[PartitionChangeRecord]:
     changes = PartitionChanges(image, config, removed=broker_id)
     unclean = unclean and changes.elr_enabled
-    records = []
     for topic, index, partition in partitions_at(image, broker_id):
         if broker_id not in partition.isr and not unclean:
             continue
+        if partition.leader == NO_LEADER and partition.isr == (broker_id,) and not changes.unclean_elections(topic):
+            continue  # no other replica may lead
         record = changes.record(
             topic,
             index,
@@ -122,15 +160,16 @@ def without_broker(
             unclean_shutdown=(broker_id,) if unclean else (),
         )
         if record is not None:
-            records.append(record)
-    return records
+            yield record
 
 
-def with_broker(image: ClusterImage, broker_id: int, *, config: BrokerConfig) -> list[PartitionChangeRecord]:
-    """Elect leaders of leaderless partitions: a broker is unfenced, and may lead from now on."""
+def with_broker(
+    image: ClusterImage, broker_id: int, *, config: BrokerConfig, limited: bool = False
+) -> list[PartitionChangeRecord]:
+    """Elect leaders of leaderless partitions: a broker is unfenced, and may lead from now on. `limited` as above."""
     changes = PartitionChanges(image, config, added=broker_id)
     records = (changes.record(topic, index, partition) for topic, index, partition in partitions_at(image, LEADERLESS))
-    return [record for record in records if record is not None]
+    return list(islice((record for record in records if record is not None), _most(limited)))
 
 
 def leads_any(image: ClusterImage, broker_id: int) -> bool:

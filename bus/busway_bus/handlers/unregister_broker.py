@@ -5,7 +5,7 @@ that registers again is a member again. An unknown id is BROKER_ID_NOT_REGISTERE
 it: INVALID_REQUEST.
 """
 
-from busway_bus.controller.brokers import UnregisterBroker
+from busway_bus.controller.lost_brokers import UnregisterBroker
 from busway_bus.handlers.common.context import RequestContext
 from busway_bus.security.operations import Access, Operation, Resource
 from busway_protocol.apis import ApiKey

@@ -29,6 +29,12 @@ SEGMENT_BYTES_MIN: Final = 1_048_576
 ELECTIONS_AT_ONCE_MAX: Final = 1_000
 """Elections of one periodic decision of the controller, as in Kafka."""
 
+PARTITIONS_CHANGED_AT_ONCE_MAX: Final = 1_000
+"""Partitions that one decision of the controller changes when a broker comes or goes; those of a larger one follow."""
+
+REGISTERED_AT_ONCE_MAX: Final = 500
+"""Partitions whose new records a broker follows within one turn of the event loop: 15 ms."""
+
 CREATED_PARTITIONS_MAX: Final = 10_000
 """Partitions of one command, as in Kafka: the batch must fit the metadata log."""
 

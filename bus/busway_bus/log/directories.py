@@ -8,6 +8,7 @@ Not here: the logs (`store`).
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
@@ -69,17 +70,25 @@ class UnownedDirectories:
     Attributes:
         deleted: of committed deletions, removed now.
         strays: old name → new name, set aside now.
+        moved: those of `strays` whose partitions are on other brokers.
         earlier: set aside by earlier starts.
-        gone: partitions of the deleted ones.
+        gone: partitions of the deleted and the moved ones.
     """
 
     deleted: list[str] = field(default_factory=list)
     strays: dict[str, str] = field(default_factory=dict)
+    moved: set[str] = field(default_factory=set)
     earlier: list[str] = field(default_factory=list)
     gone: set[Key] = field(default_factory=set)
 
     def lines(self) -> Iterable[str]:
         for old, new in self.strays.items():
+            if old in self.moved:
+                yield (
+                    f"directory {old} holds a replica that was moved to other brokers while this one was stopped; nothing of it is "
+                    f"served, it is kept as {new}: remove it once its records are not needed"
+                )
+                continue
             yield (
                 f"directory {old} belongs to no topic of this cluster; nothing of it is served, it is kept as {new}. If its topic "
                 f"is missed, restore __cluster_metadata-0 from a copy that knows it and give the directory its old name; "
@@ -92,13 +101,20 @@ class UnownedDirectories:
             )
 
 
-def settle(files: Files, topic_ids: Mapping[Key, UUID], removed: Collection[UUID], unique: UUID) -> UnownedDirectories:
-    """Finish interrupted deletions, and set stray directories aside.
+def settle(
+    files: Files,
+    topic_ids: Mapping[Key, UUID],
+    removed: Collection[UUID],
+    unique: UUID,
+    elsewhere: Mapping[Key, UUID] = MappingProxyType({}),
+) -> UnownedDirectories:
+    """Finish interrupted deletions, and set stray directories aside; as in Kafka, none of these is deleted.
 
-    An existing partition's directory stays: opening it reports errors.
+    The directory of a partition of this broker stays: opening it reports errors.
 
     Args:
-        topic_ids: of every existing partition.
+        topic_ids: of every partition with a replica here.
+        elsewhere: topic ids of the other partitions.
         removed: ids of topics with a committed deletion.
         unique: part of the names of strays.
     """
@@ -123,6 +139,9 @@ def settle(files: Files, topic_ids: Mapping[Key, UUID], removed: Collection[UUID
             leftovers.gone.add(key)
         elif key not in topic_ids:
             leftovers.strays[name] = aside(key, unique, STRAY)
+            if topic_id is not None and elsewhere.get(key) == topic_id:
+                leftovers.moved.add(name)
+                leftovers.gone.add(key)  # it may move back
             files.rename(name, leftovers.strays[name])
     for name in unregistered:
         files.remove_tree(name)

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from uuid import UUID
 
 from busway_bus.kernel.files import Files
@@ -32,6 +33,7 @@ from busway_bus.log.producer_memory import ProducerMemory
 from busway_bus.log.restart import remove_records
 
 logger = logging.getLogger("busway.log")
+_NO_IDS: Mapping[Key, UUID] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,8 +314,10 @@ class LogStore:
                 if len(remaining) < len(written):
                     self._put(name, cp.offsets_text(remaining).encode())
 
-    def settle(self, topic_ids: Mapping[Key, UUID], removed: Collection[UUID]) -> UnownedDirectories:
-        leftovers = settle(self._files, topic_ids, removed, self._new_ids())
+    def settle(
+        self, topic_ids: Mapping[Key, UUID], removed: Collection[UUID], elsewhere: Mapping[Key, UUID] = _NO_IDS
+    ) -> UnownedDirectories:
+        leftovers = settle(self._files, topic_ids, removed, self._new_ids(), elsewhere)
         self._forget(leftovers.gone)
         return leftovers
 

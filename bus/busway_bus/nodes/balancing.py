@@ -9,7 +9,7 @@ import logging
 from typing import Final
 
 from busway_bus.controller.controller import ITSELF, Command, Controller
-from busway_bus.controller.elections import BalanceLeaders, ElectUncleanLeaders
+from busway_bus.controller.elections import BalanceLeaders, ElectMissingLeaders
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.quorum.metadata_log import MetadataLog
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -27,7 +27,7 @@ async def elect_periodically(controller: Controller, metadata: MetadataLog, conf
             seconds = config.get("leader.imbalance.check.interval.seconds")
             elections.create_task(_repeat(controller, metadata, BalanceLeaders(), seconds))
         seconds = config.get("unclean.leader.election.interval.ms") / 1000
-        elections.create_task(_repeat(controller, metadata, ElectUncleanLeaders(), seconds))
+        elections.create_task(_repeat(controller, metadata, ElectMissingLeaders(), seconds))
 
 
 async def _repeat(controller: Controller, metadata: MetadataLog, command: Command[bool], seconds: float) -> None:

@@ -14,9 +14,9 @@ from functools import partial
 from typing import Final, TypeVar
 
 from busway.net.probing import is_refused
-from busway_bus.controller.brokers import FenceBroker, FenceStaleBrokers
 from busway_bus.controller.controller import ITSELF, Command, Controller
 from busway_bus.controller.heartbeats import check_interval_ms
+from busway_bus.controller.lost_brokers import FenceBroker, FenceStaleBrokers
 from busway_bus.handlers.common.context import Peer
 from busway_bus.metadata.image import BrokerImage
 from busway_bus.quorum.metadata_log import MetadataLog

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from typing import Final
 
 from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.dynamic_configs import CLUSTER_KEY
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.log.store import LogStore
 from busway_bus.metadata.features import METADATA_VERSION
+from busway_bus.metadata.new_cluster import first_records
 from busway_bus.metadata.records import TOPIC
 from busway_bus.quorum.driver import QuorumDriver
 from busway_bus.quorum.election_file import ElectionFile
@@ -48,7 +50,8 @@ class QuorumMember:
         self._config, self._store, self._flusher, self._machine = config, store, flusher, machine
         self._on_lost = on_lost
         self.driver: QuorumDriver
-        self.metadata = MetadataLog(store, flusher, machine, SnapshotLimits.of(config), self._driver)
+        first = first_records(config.dynamic.defaults({})[CLUSTER_KEY])
+        self.metadata = MetadataLog(store, flusher, machine, SnapshotLimits.of(config), self._driver, first=first)
 
     def begin(self) -> None:
         """Join the quorum; requests of other voters are answered from now on."""
@@ -76,7 +79,7 @@ class QuorumMember:
         return self.driver
 
     async def format(self) -> None:
-        """Write the features of a new cluster, once this node leads it."""
+        """Write the first records of a new cluster, once this node leads it."""
         while METADATA_VERSION not in self.metadata.image.features:
             await asyncio.sleep(_FORMAT_S)
             if self.metadata.writer.leading:

@@ -428,6 +428,9 @@ class Quorum:
                 ReplicaKey(voter.candidate_id, voter.candidate_directory_id) for voter in partition.preferred_candidates
             ]
             preferred = preferred or [ReplicaKey(node_id) for node_id in partition.preferred_successors]
+            if not preferred:  # the leader was restarted, and does not know who has most of its log
+                self.replica.leader_is_gone(now_ms)
+                return error
             backoff_ms = successor_backoff_ms(self._me, preferred, self.settings.election_backoff_max_ms)
             self.replica.deadline_ms = now_ms + backoff_ms
         return error

@@ -10,9 +10,11 @@ from uuid import UUID
 
 from busway.net.machine import OS
 from busway_bus.controller.brokers import BrokerHeartbeat
-from busway_bus.controller.controller import Command, ControllerRequestContext, Surroundings
+from busway_bus.controller.controller import Command, ControllerRequestContext, LongCommand, Surroundings
 from busway_bus.controller.heartbeats import BrokerHeartbeats
 from busway_bus.kernel.config import BrokerConfig
+from busway_bus.kernel.decision import Decision
+from busway_bus.metadata.image import ClusterImage
 from busway_bus.quorum.metadata_log import MetadataLog
 
 R = TypeVar("R")
@@ -65,7 +67,19 @@ class LocalController:
                 cluster_id=self._cluster_id,
             )
 
+        long: object = command
+        if isinstance(long, LongCommand) and long.is_long(metadata.image):
+            await self._take_parts(long, surroundings)
         return await metadata.run(lambda image: command.decide(image, surroundings()))
+
+    async def _take_parts(self, command: LongCommand, surroundings: Callable[[], Surroundings]) -> None:
+        first = True
+
+        def part(image: ClusterImage) -> Decision[bool]:
+            return command.part(image, surroundings(), first=first)
+
+        while await self._metadata.run(part):
+            first = False
 
     def _arrived(self, heartbeat: BrokerHeartbeat) -> None:
         broker = self._metadata.image.brokers.get(heartbeat.node_id)

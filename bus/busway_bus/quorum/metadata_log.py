@@ -12,7 +12,7 @@ import asyncio
 import functools
 import logging
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -24,9 +24,10 @@ from busway_bus.log.partition_log import PartitionLog
 from busway_bus.log.store import LogStore
 from busway_bus.metadata.committing import Writer
 from busway_bus.metadata.delta import Delta
-from busway_bus.metadata.features import METADATA_VERSION, levels_of_new_clusters
+from busway_bus.metadata.features import METADATA_VERSION
 from busway_bus.metadata.image import ClusterImage
-from busway_bus.metadata.records import TOPIC, FeatureLevelRecord, to_bytes
+from busway_bus.metadata.new_cluster import first_records
+from busway_bus.metadata.records import TOPIC, to_bytes
 from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.metadata_images import Change, Follower, MetadataImages
 from busway_bus.quorum.metadata_snapshots import MetadataSnapshots, SnapshotLimits
@@ -59,7 +60,9 @@ class _Undecided(NamedTuple):
 class MetadataLog:
     """The metadata log and the image of its records.
 
-    `writer` makes the writer of a quorum with several voters; without it this node is alone.
+    Args:
+        writer: makes the writer of a quorum with several voters; without it this node is alone.
+        first: the records of a new cluster.
 
     Raises:
         CorruptLog, WrongDirectory: as of `MetadataStore`.
@@ -72,7 +75,10 @@ class MetadataLog:
         machine: Machine = OS,
         limits: SnapshotLimits | None = None,
         writer: MakeWriter | None = None,
+        *,
+        first: Sequence[Any] | None = None,
     ) -> None:
+        self._first = tuple(first_records() if first is None else first)
         self._wall_ms = machine.wall_ms
         self._flusher = flusher
         self._commands: deque[_Command] = deque()
@@ -148,12 +154,15 @@ class MetadataLog:
     # Commands
 
     async def format(self) -> None:
-        """Finalize every feature in an empty log.
+        """Write the first records of a new cluster: the levels of its features.
 
         A log with records keeps its levels, as in Kafka: clients rely on them.
         """
         if METADATA_VERSION not in self.image.features:
-            await self.run(_format)
+            await self.run(self._format)
+
+    def _format(self, image: ClusterImage) -> Decision[None]:
+        return Decision(records=() if METADATA_VERSION in image.features else self._first, reply=None)
 
     async def run(self, decide: Callable[[ClusterImage], Decision[R]]) -> R:
         """Decide on the newest image, commit and publish; return the reply.
@@ -379,15 +388,6 @@ class MetadataLog:
         finally:
             self._snapshotting = None
         self.maintain()  # another one may be due by now
-
-
-def _format(image: ClusterImage) -> Decision[None]:
-    if METADATA_VERSION in image.features:
-        return Decision(reply=None)
-    levels = levels_of_new_clusters()
-    return Decision(
-        records=tuple(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()), reply=None
-    )
 
 
 def _batch(records: tuple[Any, ...], now_ms: int) -> bytes | bytearray:

@@ -135,7 +135,7 @@ class Replica:
         return leader_id in {NOBODY, self.election.leader_id}
 
     def leader_is_gone(self, now_ms: int) -> None:
-        """Stand soon, and grant pre-votes: the leader's process refuses connections.
+        """Stand soon, and grant pre-votes: the leader's process refuses connections, or was restarted.
 
         A wrong guess costs a pre-vote, which the voters that still fetch deny.
         """

@@ -8,9 +8,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
+from busway_bus.kernel.limits import PARTITIONS_CHANGED_AT_ONCE_MAX
 from busway_bus.kernel.node_channels import ControllerChannel
 from busway_bus.replication.isr import AlterPartition
 from busway_bus.replication.partition import Partition
@@ -70,8 +72,9 @@ class IsrUpdates:
 
     async def _run(self) -> None:
         try:
-            while requests := self._take():
-                if not await self._send(requests):
+            while self._waiting:
+                requests = self._take()
+                if requests and not await self._send(requests):
                     for partition, request in requests.items():
                         self._waiting.setdefault(partition, request)
                     await asyncio.sleep(RETRY_S)
@@ -79,12 +82,12 @@ class IsrUpdates:
             self._task = None
 
     def _take(self) -> dict[Partition, AlterPartition]:
-        """Take the waiting requests, without those that a newer record of the partition has ended."""
-        requests = {
-            partition: request for partition, request in self._waiting.items() if partition.state.in_flight is request
-        }
-        self._waiting.clear()
-        return requests
+        """Take waiting requests for one message, without those that a newer record of the partition has ended."""
+        taken = [
+            (partition, self._waiting.pop(partition))
+            for partition in tuple(islice(self._waiting, PARTITIONS_CHANGED_AT_ONCE_MAX))
+        ]
+        return {partition: request for partition, request in taken if partition.state.in_flight is request}
 
     async def _send(self, requests: Mapping[Partition, AlterPartition]) -> bool:
         """Send one request; return False if all of it has to be sent again."""

@@ -18,7 +18,7 @@ from busway.net.machine import OS
 from busway_bus.controller.leaders import ReportReplicas
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.counters import PartitionCounters
-from busway_bus.kernel.limits import TYPED_SETTINGS_MAX
+from busway_bus.kernel.limits import REGISTERED_AT_ONCE_MAX, TYPED_SETTINGS_MAX
 from busway_bus.kernel.topic_configs import fixed_configs
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
@@ -193,30 +193,44 @@ class LocalPartitions:
                 await self._delete(unregistered)
             openings: list[Opening] = []
             reassigned: list[RemovedLog] = []
+            registered = 0
             for name in delta.changed:
-                openings += self._openings(image, image.topics[name], reassigned)
+                for opening in self._openings(image, image.topics[name], reassigned):
+                    if opening is not None:
+                        openings.append(opening)
+                    registered += 1
+                    if registered % REGISTERED_AT_ONCE_MAX == 0:
+                        await asyncio.sleep(0)
             if reassigned:
                 await self._delete(reassigned)
             await self._open(openings)
             if delta.registered:
-                self._fence(image, delta.registered)
+                await self._fence(image, delta.registered)
             for count, name in enumerate(configured, 1):
                 self._reconfigure(image, name)
                 if count % RECONFIGURED_AT_ONCE == 0:
                     await asyncio.sleep(0)
             self._started = True
 
-    def _fence(self, image: ClusterImage, brokers: Iterable[int]) -> None:
+    async def _fence(self, image: ClusterImage, brokers: Iterable[int]) -> None:
         """Let no high watermark wait for brokers that are fenced or shut down."""
         gone = [broker for broker in brokers if not image.is_active(broker)]
-        if gone:
-            for partition in self._partitions.values():
-                if partition.state.followers:
-                    for broker in gone:
-                        partition.ineligible(broker)
+        if not gone:
+            return
+        for count, partition in enumerate(self, 1):
+            if partition.state.followers:
+                for broker in gone:
+                    partition.ineligible(broker)
+            if count % REGISTERED_AT_ONCE_MAX == 0:
+                await asyncio.sleep(0)
 
-    def _openings(self, image: ClusterImage, topic: TopicImage, reassigned: list[RemovedLog]) -> Iterator[Opening]:
-        """Yield the partitions to open, and register the others' records; `reassigned` gets those to delete."""
+    def _openings(
+        self, image: ClusterImage, topic: TopicImage, reassigned: list[RemovedLog]
+    ) -> Iterator[Opening | None]:
+        """Yield the partitions to open, and None for each other one with a new record, which is registered.
+
+        `reassigned` gets those to delete.
+        """
         self._names[topic.topic_id] = topic.name
         here = self._of.setdefault(topic.topic_id, {})
         config = self._log_config(image, topic.name)
@@ -237,6 +251,7 @@ class LocalPartitions:
             if partition is not None:
                 partition.registered(placed, self._monotonic_ms())
                 self._peers.moved(partition)
+                yield None
             elif key not in here:
                 here[key] = None
                 yield Opening(key=key, topic_id=topic.topic_id, config=config, new=self._started)

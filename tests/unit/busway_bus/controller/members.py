@@ -1,6 +1,7 @@
 """A controller's image and heartbeats, with the log's offsets, for tests of brokers."""
 
 import itertools
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -8,7 +9,7 @@ import pytest
 from tests.unit.busway_bus.controller.cluster import SmallCluster
 
 from busway_bus.controller.brokers import BrokerHeartbeat, HeartbeatReply, RegisterBroker
-from busway_bus.controller.controller import Surroundings
+from busway_bus.controller.controller import LongCommand, Surroundings
 from busway_bus.controller.heartbeats import BrokerHeartbeats
 from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.metadata.features import ELR_VERSION, SUPPORTED
@@ -35,11 +36,17 @@ def registration(node_id: int, *, run: int = 1, **fields: Any) -> RegisterBroker
 
 
 class Members(SmallCluster):
-    """A controller's image and heartbeats, with the log's offsets; brokers 1 to `brokers` are unfenced."""
+    """A controller's image and heartbeats, with the log's offsets; brokers 1 to `brokers` are unfenced.
+
+    Attributes:
+        records: of the last command.
+        largest: the most records of one decision.
+    """
 
     def __init__(self, brokers: int = 3, **config: Any) -> None:
         self.offset, self.now_ms, self.heartbeats, self.ids = 10, 0, BrokerHeartbeats(), itertools.count(5_000)
         self.records: tuple[Any, ...] = ()
+        self.largest = 0
         super().__init__(0, **config)
         self.apply([FeatureLevelRecord(name="metadata.version", feature_level=30)])
         for node_id in range(1, brokers + 1):
@@ -47,6 +54,15 @@ class Members(SmallCluster):
             self.beat(node_id)
 
     def run(self, command: Any) -> Any:
+        """Decide, a long command in parts first, as `LocalController` does; apply the records, return the reply."""
+        self.records = ()
+        first = True
+        if isinstance(command, LongCommand) and command.is_long(self.image):
+            while self._decide(partial(command.part, first=first)):
+                first = False
+        return self._decide(command.decide)
+
+    def _decide(self, decide: Any) -> Any:
         surroundings = Surroundings(
             config=self.config,
             new_id=lambda: UUID(int=next(self.ids)),
@@ -55,8 +71,9 @@ class Members(SmallCluster):
             now_ms=self.now_ms,
             cluster_id=CLUSTER_ID,
         )
-        decision = command.decide(self.image, surroundings)
-        self.records = decision.records
+        decision = decide(self.image, surroundings)
+        self.records += decision.records
+        self.largest = max(self.largest, len(decision.records))
         self.offset += self.apply(decision.records)
         return decision.reply
 
@@ -81,5 +98,5 @@ class Members(SmallCluster):
 
     @property
     def kinds(self) -> list[type[Any]]:
-        """The types of the last decision's records."""
+        """The types of the last command's records."""
         return [type(record) for record in self.records]

@@ -7,15 +7,9 @@ from uuid import UUID
 import pytest
 from tests.unit.busway_bus.controller.members import SESSION_MS, Members, registration
 
-from busway_bus.controller.brokers import (
-    BrokerHeartbeat,
-    FenceBroker,
-    FenceStaleBrokers,
-    HeartbeatReply,
-    UnregisterBroker,
-    registered,
-)
+from busway_bus.controller.brokers import BrokerHeartbeat, HeartbeatReply, registered
 from busway_bus.controller.heartbeats import BrokerHeartbeats, BrokerState
+from busway_bus.controller.lost_brokers import FenceBroker, FenceStaleBrokers, UnregisterBroker
 from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.log.checkpoints import uuid_text
 from busway_bus.metadata.image import LOST, NO_LEADER, Address

@@ -11,7 +11,7 @@ import pytest
 from tests.support.seeds import seed
 from tests.unit.busway_bus.controller.cluster import SmallCluster
 
-from busway_bus.controller.elections import PREFERRED, UNCLEAN, BalanceLeaders, ElectLeaders, ElectUncleanLeaders
+from busway_bus.controller.elections import PREFERRED, UNCLEAN, BalanceLeaders, ElectLeaders, ElectMissingLeaders
 from busway_bus.controller.isr_changes import AlterPartition, IsrChange
 from busway_bus.controller.leaders import ReportReplicas
 from busway_bus.controller.reassign import AlterPartitionReassignments, Move
@@ -193,7 +193,7 @@ def step(cluster: SmallCluster, model: Model, numbers: random.Random) -> Event:
             model.committed[key] = tuple(record for record in committed if record in logs[moved.isr[0]])
             return Event(unclean=True, key=key, joined=moved.isr)
     elif kind == "balance":
-        cluster.run(numbers.choice([BalanceLeaders(), ElectUncleanLeaders()]))
+        cluster.run(numbers.choice([BalanceLeaders(), ElectMissingLeaders()]))
     else:
         keys = tuple(key for key, partition, _ in partitions(cluster) if numbers.random() < 0.3)
         cluster.run(ReportReplicas(node_id=broker, **{kind: keys}))

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.busway_bus.controller.cluster import SmallCluster
 
 from busway_bus.controller.configs import AlterConfigs
-from busway_bus.controller.elections import PREFERRED, UNCLEAN, BalanceLeaders, ElectLeaders, ElectUncleanLeaders
+from busway_bus.controller.elections import PREFERRED, UNCLEAN, BalanceLeaders, ElectLeaders, ElectMissingLeaders
 from busway_bus.controller.leaders import ReportReplicas, leads_any
 from busway_bus.metadata.image import BROKER_RESOURCE, LOST, NO_LEADER, TOPIC_RESOURCE
 from busway_bus.metadata.records import PartitionChangeRecord
@@ -86,10 +86,10 @@ def test_unclean_elections_are_explicit() -> None:
     assert state(cluster) == (NO_LEADER, (1,), ())
     assert state(cluster, "u") == (2, (2,), ())
     assert cluster.partition("u").recovery_state == 1
-    assert cluster.run(ElectUncleanLeaders()) is False
+    assert cluster.run(ElectMissingLeaders()) is False
     assert state(cluster) == (NO_LEADER, (1,), ())
     cluster.configure("t", "unclean.leader.election.enable", "true")
-    assert cluster.run(ElectUncleanLeaders(most=1)) is True
+    assert cluster.run(ElectMissingLeaders(most=1)) is True
     assert state(cluster) == (2, (2,), ())
 
 

@@ -2,19 +2,15 @@
 
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.busway_bus.controller.members import CLUSTER_ID, SESSION_MS, Members, registration
 
-from busway_bus.controller.brokers import (
-    BrokerHeartbeat,
-    FenceBroker,
-    FenceStaleBrokers,
-    HeartbeatReply,
-    RegisterBroker,
-    UnregisterBroker,
-)
+from busway_bus.controller import leaders
+from busway_bus.controller.brokers import BrokerHeartbeat, HeartbeatReply, RegisterBroker
 from busway_bus.controller.heartbeats import BrokerHeartbeats, BrokerState, check_interval_ms
+from busway_bus.controller.lost_brokers import FenceBroker, FenceStaleBrokers, UnregisterBroker
 from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.image import NO_LEADER, ClusterImage
 from busway_bus.metadata.records import from_bytes, to_bytes
@@ -184,9 +180,16 @@ def restored(image: ClusterImage) -> ClusterImage:
     return delta.image()
 
 
-@given(st.booleans(), STEPS)
-def test_any_sequence_ends_in_a_cluster_that_serves(elr: bool, steps: list[Step]) -> None:
+@given(st.booleans(), st.sampled_from([1, 1_000]), STEPS)
+def test_any_sequence_ends_in_a_cluster_that_serves(elr: bool, at_once: int, steps: list[Step]) -> None:
     """At last all brokers start, and lead every partition, and stop one after the other."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leaders, "PARTITIONS_CHANGED_AT_ONCE_MAX", at_once)
+        run_sequence(elr, steps)
+
+
+def run_sequence(elr: bool, steps: list[Step]) -> None:
+    """The steps, then a start and a stop of every broker."""
     members = Simulated(elr=elr)
     members.take(Step("create", 1, True))
     for step in steps:

@@ -221,6 +221,24 @@ def test_a_start_removes_only_what_a_committed_deletion_names_and_keeps_the_rest
     assert "2 directories set aside" in "".join(third.lines())
 
 
+def test_a_replica_that_was_moved_while_the_broker_was_stopped_is_set_aside():
+    """Whole, as in Kafka; the partition may move back, and begins empty then."""
+    files = SimFiles()
+    store = start(files)
+    fill(store)
+    fill(store, "u", topic_id=OTHER)
+    save(store)
+    before = content(files, "t-0")
+    again = start(files)
+    settled = again.settle({("u", 0): OTHER}, set(), {("t", 0): TOPIC})
+    kept = f"t-0.{UUID(int=100).hex}-stray"
+    assert (settled.strays, settled.moved) == ({"t-0": kept}, {"t-0"})
+    assert content(files, kept) == before
+    assert [line for line in settled.lines() if "moved to other brokers" in line and kept in line]
+    assert again.open("u", 0, OTHER, CONFIG, NOW, new=False).end_offset == 3
+    assert again.open("t", 0, TOPIC, CONFIG, NOW, new=False).end_offset == 0
+
+
 def test_a_deletion_that_was_cut_off_leaves_no_checkpoint_to_a_topic_of_the_same_name():
     """The old directory has its new name already, the new topic has none yet: what the checkpoints say is the old one's."""
     files = SimFiles()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from busway_bus.controller.elections import BalanceLeaders, ElectUncleanLeaders
+from busway_bus.controller.elections import BalanceLeaders, ElectMissingLeaders
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.nodes.balancing import elect_periodically
 from busway_bus.testing.world import World
@@ -49,25 +49,25 @@ def test_each_election_has_its_interval() -> None:
     """Five minutes by default; a node that does not lead requests none, and balancing can be turned off."""
     assert sorted(requests(lambda command: False)) == [
         (5, "BalanceLeaders"),
-        (5, "ElectUncleanLeaders"),
+        (5, "ElectMissingLeaders"),
         (10, "BalanceLeaders"),
-        (10, "ElectUncleanLeaders"),
+        (10, "ElectMissingLeaders"),
     ]
     assert requests(lambda command: False, leading=False) == []
     often = requests(
         lambda command: False, auto_leader_rebalance_enable="false", unclean_leader_election_interval_ms="240000"
     )
-    assert often == [(4, "ElectUncleanLeaders"), (8, "ElectUncleanLeaders")]
+    assert often == [(4, "ElectMissingLeaders"), (8, "ElectMissingLeaders")]
 
 
 def test_more_is_elected_at_once_and_errors_wait_for_the_next_time() -> None:
     """Another controller has it, or the disk fails."""
     left = [True, True, False, False]
     asked = requests(lambda command: isinstance(command, BalanceLeaders) and left.pop(0), minutes=6)
-    assert [name for _, name in sorted(asked)] == ["BalanceLeaders"] * 3 + ["ElectUncleanLeaders"]
+    assert [name for _, name in sorted(asked)] == ["BalanceLeaders"] * 3 + ["ElectMissingLeaders"]
 
     def refused(command: Any) -> bool:
-        moved = isinstance(command, ElectUncleanLeaders)
+        moved = isinstance(command, ElectMissingLeaders)
         raise KafkaError(ErrorCode.NOT_CONTROLLER if moved else ErrorCode.KAFKA_STORAGE_ERROR)
 
     assert len(requests(refused)) == 4

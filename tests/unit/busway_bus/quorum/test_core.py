@@ -534,6 +534,16 @@ def test_successors_of_a_leader_that_resigns_stand_by_their_rank() -> None:
     assert second.core.role is Role.PROSPECTIVE
 
 
+def test_the_successor_of_a_restarted_leader_is_elected_at_once() -> None:
+    """It names no successors: no voter waits for the longest backoff, and each grants a pre-vote."""
+    bench = in_role(Role.FOLLOWER)
+    bench.answer_fetch(2)
+    bench.tell_of_end(SECOND, 1)
+    assert bench.ask_for_vote(THIRD, 1, LogView(), pre_vote=True).vote_granted
+    bench.wait(SETTINGS.election_timeout_ms // 10)
+    assert bench.core.role is Role.PROSPECTIVE
+
+
 def test_a_leader_that_does_not_answer_is_looked_for_elsewhere() -> None:
     """A refused connection, and a request that times out."""
     bench = in_role(Role.FOLLOWER)

@@ -8,8 +8,9 @@ from uuid import UUID
 import pytest
 from tests.unit.busway_bus.controller.members import SESSION_MS, Members
 
-from busway_bus.controller.brokers import BrokerHeartbeat, FenceStaleBrokers
+from busway_bus.controller.brokers import BrokerHeartbeat
 from busway_bus.controller.controller import ITSELF
+from busway_bus.controller.lost_brokers import FenceStaleBrokers
 from busway_bus.metadata.image import ClusterImage
 from busway_bus.quorum.local_controller import LocalController
 from busway_bus.quorum.metadata_log import MetadataLog

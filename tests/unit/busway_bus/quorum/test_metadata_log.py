@@ -18,7 +18,9 @@ from busway_bus.log.flusher import Flusher
 from busway_bus.log.meta_properties import WrongDirectory
 from busway_bus.log.partition_log import CorruptLog
 from busway_bus.log.store import LogStore
+from busway_bus.metadata.features import levels_of_new_clusters
 from busway_bus.metadata.image import BrokerImage
+from busway_bus.metadata.new_cluster import first_records
 from busway_bus.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord, to_bytes
 from busway_bus.metadata.sorted_map import SortedMap
 from busway_bus.quorum import metadata_log
@@ -429,6 +431,19 @@ def led(files=None):
     node.writer.begin(node)
     node.leads(0, 0, 7)
     return node, node.writer
+
+
+async def test_a_new_cluster_has_one_minimum_of_in_sync_replicas():
+    """Written with the levels of the features; a log with records keeps what it has."""
+    files, numbers = SimFiles(), itertools.count(100)
+    for min_isr in ("2", "3"):
+        store = LogStore(files, node_id=1, new_ids=lambda: UUID(int=next(numbers)))
+        node = MetadataLog(store, Flusher(), first=first_records(min_isr))
+        await node.format()
+        assert node.image.broker_configs("") == {"min.insync.replicas": "2"}
+        assert node.image.features == levels_of_new_clusters()
+        await node.drain()
+        store.close(clean=True)
 
 
 async def turns(count=10):

@@ -12,9 +12,10 @@ from types import SimpleNamespace
 from typing import Any, Final
 from uuid import UUID
 
-from busway_bus.controller.brokers import BrokerHeartbeat, FenceBroker, RegisterBroker
+from busway_bus.controller.brokers import BrokerHeartbeat, RegisterBroker
 from busway_bus.controller.controller import Surroundings
 from busway_bus.controller.heartbeats import BrokerHeartbeats
+from busway_bus.controller.lost_brokers import FenceBroker
 from busway_bus.controller.topics import CreateTopics, NewTopic
 from busway_bus.handlers import delete_records, fetch, list_offsets, offset_for_leader_epoch, produce
 from busway_bus.handlers.common.context import Peer, RequestContext

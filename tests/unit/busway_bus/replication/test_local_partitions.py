@@ -1,5 +1,6 @@
 """Following the image on the simulated disk: in batches, off the loop, and where a part of it fails the rest is served."""
 
+import asyncio
 import itertools
 import threading
 from uuid import UUID
@@ -18,6 +19,7 @@ from busway_bus.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from busway_bus.replication import local_partitions
 from busway_bus.replication.local_partitions import LocalPartitions
 from busway_bus.testing.sim_files import SimFiles
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -127,6 +129,20 @@ async def test_many_partitions_are_made_and_deleted_in_batches_off_the_loop(loca
     while local._remover is not None:
         await local._remover
     assert sorted(name for name in files.list(".") if name.startswith("t-")) == ["t-0", "t-1"]
+
+
+async def test_many_changed_partitions_are_followed_in_turns(local, monkeypatch):
+    """Ten in each turn of the event loop here."""
+    monkeypatch.setattr(local_partitions, "REGISTERED_AT_ONCE_MAX", 10)
+    image = await change(local, ClusterImage(), *creation("t", T, 95))
+    changes = [PartitionChangeRecord(topic_id=T, partition_id=number, leader=1) for number in range(95)]
+    following = asyncio.ensure_future(change(local, image, *changes))
+    followed = [0]
+    while not following.done():
+        await asyncio.sleep(0)
+        followed.append(sum(partition.state.leader_epoch == 1 for partition in local))
+    assert followed[-1] == 95
+    assert max(after - before for before, after in itertools.pairwise(followed)) == 10
 
 
 @pytest.mark.parametrize("name", sorted(INTERNAL))
