@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from types import TracebackType
 from typing import Any, Final
 
-from busway.cluster.client import Addresses, ClusterClient
+from busway.cluster.client import Addresses, ClusterClient, MetadataRecovery
 from busway.consumer.fetcher import Fetcher
 from busway.consumer.group import GroupMember, Listener
 from busway.consumer.handed_out import HandedOut
@@ -60,6 +60,7 @@ class Consumer(Positions):
                 request_timeout_s=self.options.request_timeout_ms / 1000,
                 create_topics=self.options.allow_auto_create_topics,
                 security=security,
+                recovery=MetadataRecovery.of(self.options),
             )
 
         self._cluster = connect()
@@ -136,6 +137,7 @@ class Consumer(Positions):
                 if owned := self._group.membership.owned:
                     await self._listener.on_partitions_revoked(owned)
                 await self._group.leave()
+            await self._fetcher.close()
         finally:
             await self._disconnect()
 
