@@ -177,7 +177,12 @@ class ClusterClient:
             if existing is not None and existing.open:
                 return existing
             connection = Connection(
-                host, port, client_id=self._client_id, timeout_s=self._timeout_s, security=self._security
+                host,
+                port,
+                client_id=self._client_id,
+                timeout_s=self._timeout_s,
+                security=self._security,
+                is_known=(host, port) in self._reached,
             )
             self._check()
             try:

@@ -21,6 +21,7 @@ from busway.consumer.position_resolver import PositionResolver
 from busway.consumer.subscription import FetchPosition
 from busway.errors import AuthenticationFailed, BrokerError, BuswayError, ConnectionFailed, OffsetReset, RequestTimedOut
 from busway.net.clock import REAL_TIME
+from busway.net.retry import is_passing
 from busway.options import ConsumerOptions
 from busway.types import Record, TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
@@ -182,9 +183,7 @@ class Fetcher:
             for assigned in chosen:
                 assigned.placing = False
         for problem in problems.values():
-            passes = isinstance(problem, ConnectionFailed | RequestTimedOut)
-            passes &= not isinstance(problem, AuthenticationFailed)
-            if not passes and not (isinstance(problem, BrokerError) and problem.retriable):
+            if not is_passing(problem):
                 self._fail(problem)
         if problems:
             self._put_off(problems)
@@ -212,7 +211,7 @@ class Fetcher:
             if is_session and node not in self._refused:  # the next request begins another, at once
                 self._refused.add(node)
                 return
-            if not (isinstance(problem, BrokerError) and problem.retriable):
+            if not is_passing(problem):
                 self._fail(problem)
             self._put_off(chosen)
         finally:
