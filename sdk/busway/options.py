@@ -52,6 +52,9 @@ class ProducerOptions:
             aborts its open transaction. Concurrent instances need different ids.
         transaction_timeout_ms: the coordinator aborts a transaction that is open for longer, and fences the producer;
             at most the brokers' transaction.max.timeout.ms.
+        metadata_recovery_strategy: "rebootstrap" starts over from bootstrap_servers if no known broker can be reached, or
+            one requires it (KIP-899, KIP-1102); "none" only tries known brokers.
+        metadata_recovery_rebootstrap_trigger_ms: starts over, too, after so long without an answer for metadata.
     """
 
     acks: Literal["all", -1, 1, 0, "1", "0"] = "all"
@@ -68,6 +71,8 @@ class ProducerOptions:
     metadata_timeout_ms: _Positive = 60_000
     transactional_id: str | None = None
     transaction_timeout_ms: _Positive = 60_000
+    metadata_recovery_strategy: Literal["rebootstrap", "none"] = "rebootstrap"
+    metadata_recovery_rebootstrap_trigger_ms: Annotated[int, _AtLeast(0)] = 300_000
 
     def __post_init__(self) -> None:
         _check(self)
@@ -109,6 +114,11 @@ class ConsumerOptions:
         metadata_max_age_ms: interval of looking for more partitions and for new topics that match a pattern.
         allow_auto_create_topics: brokers with auto.create.topics.enable create a missing topic that is read, with their
             default number of partitions. Off by default, unlike Java's: a reader would recreate a deleted topic.
+        client_rack: the brokers' replica selector may name a nearer replica to fetch from, for instance in this rack
+            (KIP-392).
+        metadata_recovery_strategy: "rebootstrap" starts over from bootstrap_servers if no known broker can be reached, or
+            one requires it (KIP-899, KIP-1102); "none" only tries known brokers.
+        metadata_recovery_rebootstrap_trigger_ms: starts over, too, after so long without an answer for metadata.
     """
 
     group_id: str | None = None
@@ -131,7 +141,10 @@ class ConsumerOptions:
     check_crcs: bool = True
     metadata_max_age_ms: _Positive = 300_000
     allow_auto_create_topics: bool = False
+    client_rack: str | None = None
     request_timeout_ms: _Positive = 30_000
+    metadata_recovery_strategy: Literal["rebootstrap", "none"] = "rebootstrap"
+    metadata_recovery_rebootstrap_trigger_ms: Annotated[int, _AtLeast(0)] = 300_000
 
     def __post_init__(self) -> None:
         _check(self)
@@ -154,6 +167,9 @@ class ShareConsumerOptions:
         check_crcs: verify the checksum of every batch.
         max_poll_interval_ms: a member that requests no records for so long leaves its group until it does.
         request_timeout_ms: limit on a response.
+        metadata_recovery_strategy: "rebootstrap" starts over from bootstrap_servers if no known broker can be reached, or
+            one requires it (KIP-899, KIP-1102); "none" only tries known brokers.
+        metadata_recovery_rebootstrap_trigger_ms: starts over, too, after so long without an answer for metadata.
     """
 
     group_id: str
@@ -167,6 +183,8 @@ class ShareConsumerOptions:
     max_poll_interval_ms: _Positive = 300_000
     client_rack: str | None = None
     request_timeout_ms: _Positive = 30_000
+    metadata_recovery_strategy: Literal["rebootstrap", "none"] = "rebootstrap"
+    metadata_recovery_rebootstrap_trigger_ms: Annotated[int, _AtLeast(0)] = 300_000
 
     def __post_init__(self) -> None:
         _check(self)

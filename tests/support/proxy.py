@@ -96,6 +96,8 @@ class Proxy:
         """By API: changes an answer in place, after brokers' addresses have become this one's."""
         self.requests: list[int] = []
         """Every request that has come, in order, those included that were struck."""
+        self.sizes: dict[int, list[int]] = {}
+        """Bytes of every request that has come, by API, in order."""
         self._strikes: list[Strike] = []
         self._links: set[_Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -208,6 +210,7 @@ class Proxy:
         link.asked[int.from_bytes(frame[4:8], "big")] = key, version
         async with self._came:
             self.requests.append(key)
+            self.sizes.setdefault(key, []).append(len(frame))
             self._came.notify_all()
         return frame if await self._spared(link, key, answer=False) else None
 

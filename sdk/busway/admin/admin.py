@@ -8,7 +8,7 @@ text.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from busway.admin.cluster import ClusterAdmin
 from busway.admin.explanations import ExplanationsAdmin
@@ -17,7 +17,7 @@ from busway.admin.groups import GroupsAdmin
 from busway.admin.propagation import wait_until_known
 from busway.admin.share_groups import ShareGroupsAdmin
 from busway.admin.transactions import TransactionsAdmin
-from busway.cluster.client import Addresses, ClusterClient
+from busway.cluster.client import Addresses, ClusterClient, MetadataRecovery
 from busway.cluster.metadata import TopicInfo
 from busway.errors import BrokerError
 from busway.security.choosing import taken
@@ -85,6 +85,7 @@ class Admin(ClusterAdmin, ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGr
     Args:
         bootstrap_servers: `host:port`, several with commas or as a list.
         request_timeout_ms: for each response.
+        metadata_recovery_strategy, metadata_recovery_rebootstrap_trigger_ms: as in `ConsumerOptions`.
         options: the fields of `SecurityOptions`, or `security`, such an object.
     """
 
@@ -94,6 +95,8 @@ class Admin(ClusterAdmin, ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGr
         *,
         client_id: str = "busway-admin",
         request_timeout_ms: int = 30_000,
+        metadata_recovery_strategy: Literal["rebootstrap", "none"] = "rebootstrap",
+        metadata_recovery_rebootstrap_trigger_ms: int = 300_000,
         **options: Any,
     ) -> None:
         security, options = taken(options)
@@ -101,7 +104,11 @@ class Admin(ClusterAdmin, ExplanationsAdmin, FeaturesAdmin, GroupsAdmin, ShareGr
             raise TypeError(f"{next(iter(options))} is no option of Admin; there are those of SecurityOptions")
         self._timeout_ms = request_timeout_ms
         self._cluster = ClusterClient(
-            bootstrap_servers, client_id=client_id, request_timeout_s=request_timeout_ms / 1000, security=security
+            bootstrap_servers,
+            client_id=client_id,
+            request_timeout_s=request_timeout_ms / 1000,
+            security=security,
+            recovery=MetadataRecovery(metadata_recovery_strategy, metadata_recovery_rebootstrap_trigger_ms),
         )
 
     async def start(self) -> None:

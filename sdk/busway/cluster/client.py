@@ -6,8 +6,9 @@ Here: connections by broker, fresh metadata, requests with retries.
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Literal, Protocol
 from uuid import UUID
 
 from busway.cluster.metadata import ClusterMetadata
@@ -29,6 +30,36 @@ METADATA_MAX_AGE_S: Final = 300.0
 """Maximum age of metadata; Kafka's metadata.max.age.ms."""
 _BATCHED_COORDINATORS: Final = 4
 Addresses = str | Sequence[str]
+
+
+class RecoveryOptions(Protocol):
+    """Options of any client."""
+
+    @property
+    def metadata_recovery_strategy(self) -> Literal["rebootstrap", "none"]: ...
+    @property
+    def metadata_recovery_rebootstrap_trigger_ms(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRecovery:
+    """When a client starts over from its bootstrap servers (KIP-899, KIP-1102).
+
+    Attributes:
+        strategy: "rebootstrap", or "none" for never.
+        trigger_ms: time without an answer for metadata, beside the case that no known broker can be reached.
+    """
+
+    strategy: Literal["rebootstrap", "none"] = "rebootstrap"
+    trigger_ms: int = 300_000
+
+    def __post_init__(self) -> None:
+        if self.strategy not in {"rebootstrap", "none"}:
+            raise ValueError(f"metadata_recovery_strategy: {self.strategy!r} is not 'rebootstrap' or 'none'")
+
+    @staticmethod
+    def of(options: RecoveryOptions) -> "MetadataRecovery":
+        return MetadataRecovery(options.metadata_recovery_strategy, options.metadata_recovery_rebootstrap_trigger_ms)
 
 
 class CoordinatorKind(Enum):
@@ -58,10 +89,11 @@ class ClusterClient:
     """Connections to a cluster.
 
     Args:
-        bootstrap_servers: initial addresses, tried again after a restart of the whole cluster.
+        bootstrap_servers: initial addresses, tried again as `recovery` says.
         request_timeout_s: for each response.
         create_topics: brokers may auto-create requested topics.
         security: TLS and SASL of all connections.
+        recovery: see `MetadataRecovery`.
     """
 
     def __init__(
@@ -72,7 +104,9 @@ class ClusterClient:
         request_timeout_s: float = 30.0,
         create_topics: bool = False,
         security: SecurityOptions = PLAINTEXT,
+        recovery: MetadataRecovery = MetadataRecovery(),
     ) -> None:
+        self._recovery = recovery
         self._bootstrap = parse_addresses(bootstrap_servers)
         self._client_id = client_id
         self._timeout_s = request_timeout_s
@@ -84,6 +118,10 @@ class ClusterClient:
         self._reached: set[tuple[str, int]] = set()
         self._refreshing = asyncio.Lock()
         self._refreshed_at = 0.0
+        self._refreshes = 0
+        self._last_refresh: tuple[int, BuswayError | None] = (0, None)
+        """Number of the last one that ended, and its error."""
+        self._failing_since: float | None = None
         self._aborted = False
         self.metadata: ClusterMetadata = ClusterMetadata()
         self.topics: set[str] = set()
@@ -139,7 +177,12 @@ class ClusterClient:
             if existing is not None and existing.open:
                 return existing
             connection = Connection(
-                host, port, client_id=self._client_id, timeout_s=self._timeout_s, security=self._security
+                host,
+                port,
+                client_id=self._client_id,
+                timeout_s=self._timeout_s,
+                security=self._security,
+                is_known=(host, port) in self._reached,
             )
             self._check()
             try:
@@ -171,7 +214,8 @@ class ClusterClient:
     async def any_connection(self) -> Connection:
         """Return the open connection with the fewest pending requests, or open a new one.
 
-        Known brokers are tried first, then bootstrap servers; raise `ConnectionFailed` if none is reachable.
+        Known brokers are tried first, then bootstrap servers, unless the recovery strategy is "none". Raise
+        `ConnectionFailed` if none is reachable.
         """
         self._check()
         # Not behind a long poll, nor behind a broker that does not respond.
@@ -181,16 +225,23 @@ class ClusterClient:
         problems: list[BuswayError] = []
         known = list(self.metadata.brokers.values())
         current_machine().chance.shuffle(known)
-        for host, port in [*known, *self._bootstrap]:
+        starts_over = self._recovery.strategy == "rebootstrap" or not known
+        for host, port in dict.fromkeys([*known, *(self._bootstrap if starts_over else ())]):
             try:
-                return await self._open(((host, port), ""), host, port)
+                connection = await self._open(((host, port), ""), host, port)
             except BuswayError as problem:
                 problems.append(problem)
+                continue
+            if known and (host, port) not in known:
+                text = "%s: no known broker can be reached, starting over from bootstrap server %s"
+                self._rate_limited_log.log(logging.WARNING, "rebootstrap", text, self._client_id, connection.name)
+            return connection
         refused = [problem for problem in problems if isinstance(problem, AuthenticationFailed)]
         if refused:  # by one, while the others cannot be reached
             raise refused[0]
         why = "; ".join(dict.fromkeys(map(str, problems)))
-        raise ConnectionFailed(f"no broker can be reached: {why}; is one running? `busway up` starts one")
+        more = "" if starts_over else "; bootstrap_servers are not tried again: metadata_recovery_strategy is none"
+        raise ConnectionFailed(f"no broker can be reached: {why}; is one running? `busway up` starts one{more}")
 
     async def ask_any(self, message: Any) -> Any:
         connection = await self.any_connection()
@@ -208,17 +259,61 @@ class ClusterClient:
     # Metadata
 
     async def refresh(self, *, every_topic: bool = False) -> None:
+        """Get new metadata; concurrent callers share a refresh that begins after their call, and its error."""
+        begun = self._refreshes
         async with self._refreshing:
+            last, problem = self._last_refresh
+            if last > begun and not every_topic:
+                if problem is not None:
+                    raise problem.with_traceback(None)
+                return
+            self._refreshes += 1
+            number = self._refreshes
+            begun_s = REAL_TIME.now_s()
+            self._start_over_if_due()
             names = None if every_topic else [MetadataRequestTopic(name=name) for name in sorted(self.topics)]
             request = MetadataRequest(topics=names, allow_auto_topic_creation=self._create_topics)
             try:
-                answer: MetadataResponse = await self.ask_any(request)
-            except AuthenticationFailed:
+                answer = await self._ask_for_metadata(request)
+            except BuswayError as failed:
+                if self._failing_since is None:
+                    self._failing_since = begun_s
+                self._last_refresh = number, failed
                 raise
-            except (ConnectionFailed, RequestTimedOut):
-                answer = await self.ask_any(request)
+            self._failing_since = None
             self.metadata.update(answer, all_topics=every_topic)
-            self._refreshed_at = REAL_TIME.now_s()
+            self._refreshed_at, self._last_refresh = REAL_TIME.now_s(), (number, None)
+
+    async def _ask_for_metadata(self, request: MetadataRequest) -> MetadataResponse:
+        try:
+            answer: MetadataResponse = await self.ask_any(request)
+        except AuthenticationFailed:
+            raise
+        except (ConnectionFailed, RequestTimedOut):
+            answer = await self.ask_any(request)
+        if answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED and self._recovery.strategy == "rebootstrap":
+            self._start_over("a broker requires it")
+            answer = await self.ask_any(request)
+        if answer.error_code:
+            raise BrokerError(error_for(answer.error_code), "getting metadata")
+        return answer
+
+    def _start_over_if_due(self) -> None:
+        if self._recovery.strategy == "none" or self._failing_since is None or not self.metadata.brokers:
+            return
+        failing_s = REAL_TIME.now_s() - self._failing_since
+        if failing_s * 1000 > self._recovery.trigger_ms:
+            self._start_over(f"no metadata for {failing_s:.0f} s")
+            self._failing_since = REAL_TIME.now_s()
+
+    def _start_over(self, why: str) -> None:
+        """Forget the brokers and close the connections to them, so that a bootstrap server is asked next."""
+        addresses = ", ".join(f"{host}:{port}" for host, port in self._bootstrap)
+        logger.warning("%s: starting over from bootstrap_servers %s: %s", self._client_id, addresses, why)
+        self.metadata.brokers = {}
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            connection.close()
 
     @property
     def is_old(self) -> bool:

@@ -1,10 +1,13 @@
 """Metadata of the cluster: brokers, topics and leaders from Metadata responses.
 
+Here: also leaders that the responses of other requests name (KIP-951).
 Not here: requesting them (`client`).
 """
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 from uuid import UUID
 
 from busway_protocol.errors import ErrorCode, error_for
@@ -28,6 +31,21 @@ class TopicInfo:
     topic_id: UUID
     internal: bool
     partitions: tuple[PartitionInfo, ...]
+
+
+class LeaderHint(Protocol):
+    """Current leader of a partition in a Produce or Fetch response; -1 if unknown."""
+
+    leader_id: int
+    leader_epoch: int
+
+
+class Endpoint(Protocol):
+    """Address of a broker in a Produce or Fetch response."""
+
+    node_id: int
+    host: str
+    port: int
 
 
 @dataclass(slots=True)
@@ -76,6 +94,27 @@ class ClusterMetadata:
             return None
         leader = info.partitions[partition].leader
         return leader if leader in self.brokers else None
+
+    def move_leader(self, topic: str, partition: int, hint: LeaderHint, endpoints: Iterable[Endpoint]) -> bool:
+        """Process the leader that a response names; return whether it is news.
+
+        Hints of an older epoch are ignored, as is a leader without a known address.
+        """
+        info = self.topics.get(topic)
+        if info is None or not 0 <= partition < len(info.partitions) or min(hint.leader_id, hint.leader_epoch) < 0:
+            return False
+        known = info.partitions[partition]
+        if hint.leader_epoch <= known.leader_epoch:
+            return False
+        addresses = {endpoint.node_id: (endpoint.host, endpoint.port) for endpoint in endpoints}
+        address = addresses.get(hint.leader_id) or self.brokers.get(hint.leader_id)
+        if address is None:
+            return False
+        self.brokers[hint.leader_id] = address
+        moved = dataclasses.replace(known, leader=hint.leader_id, leader_epoch=hint.leader_epoch)
+        partitions = (*info.partitions[:partition], moved, *info.partitions[partition + 1 :])
+        self.topics[topic] = dataclasses.replace(info, partitions=partitions)
+        return True
 
     def counts(self) -> Mapping[str, int]:
         return {name: len(topic.partitions) for name, topic in self.topics.items()}

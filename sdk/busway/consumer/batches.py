@@ -10,8 +10,8 @@ from collections.abc import AsyncGenerator
 from typing import Final
 
 from busway.cluster.client import Addresses, ClusterClient
+from busway.consumer.fetch_exchange import NAMES_UNTIL
 from busway.consumer.fetch_plan import fetch_request
-from busway.consumer.fetcher import NAMES_UNTIL
 from busway.consumer.isolation import take_aborted, visible
 from busway.consumer.subscription import FetchPosition
 from busway.errors import BrokerError, BuswayError, ConnectionFailed, DamagedData, OffsetReset, RequestTimedOut

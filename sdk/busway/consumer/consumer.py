@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from types import TracebackType
 from typing import Any, Final
 
-from busway.cluster.client import Addresses, ClusterClient
+from busway.cluster.client import Addresses, ClusterClient, MetadataRecovery
+from busway.cluster.rate_limited_log import RateLimitedLog
 from busway.consumer.fetcher import Fetcher
 from busway.consumer.group import GroupMember, Listener
 from busway.consumer.handed_out import HandedOut
@@ -22,6 +23,7 @@ from busway.consumer.topics import Topics
 from busway.consumer.uncommitted import Uncommitted
 from busway.errors import BuswayError, CommitFailed, InvalidTransactionState, NotRunning
 from busway.net.clock import REAL_TIME
+from busway.net.retry import is_passing
 from busway.options import ConsumerOptions, options_from
 from busway.security.choosing import taken
 from busway.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition
@@ -60,6 +62,7 @@ class Consumer(Positions):
                 request_timeout_s=self.options.request_timeout_ms / 1000,
                 create_topics=self.options.allow_auto_create_topics,
                 security=security,
+                recovery=MetadataRecovery.of(self.options),
             )
 
         self._cluster = connect()
@@ -75,6 +78,7 @@ class Consumer(Positions):
         automatic = self.options.enable_auto_commit
         self._given = HandedOut(self, self._fetcher, self._uncommitted, automatic=automatic)
         self._background_problem: BuswayError | None = None
+        self._rate_limited_log = RateLimitedLog(logger)
 
     # Lifecycle
 
@@ -136,6 +140,7 @@ class Consumer(Positions):
                 if owned := self._group.membership.owned:
                     await self._listener.on_partitions_revoked(owned)
                 await self._group.leave()
+            await self._fetcher.close()
         finally:
             await self._disconnect()
 
@@ -292,7 +297,8 @@ class Consumer(Positions):
         Waits up to `timeout_ms` for the first.
 
         Raises:
-            OffsetReset, DamagedData, BrokerError: a partition, the group or an automatic commit failed.
+            OffsetReset, DamagedData, BrokerError: a partition, the group or an automatic commit failed. While a broker
+                cannot be reached, or moves, automatic commits are retried.
             NotRunning: the consumer was not started.
         """
         deadline = REAL_TIME.now_s() + timeout_ms / 1000
@@ -410,7 +416,11 @@ class Consumer(Positions):
             except CommitFailed as problem:  # _drop removes the offsets of revoked partitions
                 logger.warning("%s", problem)
             except BuswayError as problem:
-                self._background_problem = problem
+                if not is_passing(problem):
+                    self._background_problem = problem
+                    continue
+                again = "group %s: an automatic commit failed, the next follows after auto_commit_interval_ms: %s"
+                self._rate_limited_log.log(logging.WARNING, "commit", again, self.options.group_id, problem)
 
     # Rebalances
 

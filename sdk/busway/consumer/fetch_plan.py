@@ -20,7 +20,7 @@ CHUNKS_AHEAD: Final = 8
 class FetchPlan:
     """Partitions by the request that they need.
 
-    `full` has the leaders of partitions with a full buffer. `wait_s` is the time until the first postponed partition is
+    `wanting` is by the broker to fetch from, `unplaced` by leader. `full` has the brokers of partitions with a full buffer. `wait_s` is the time until the first postponed partition is
     due.
     """
 
@@ -36,9 +36,13 @@ def plan(
     assigned: Iterable[FetchPosition],
     now_s: float,
     leader_of: Callable[[FetchPosition], int | None],
+    replica_of: Callable[[FetchPosition, int], int],
     asked: Container[int],
 ) -> FetchPlan:
-    """Return the next requests; leaders in `asked` have a fetch in flight."""
+    """Return the next requests; brokers in `asked` have a fetch in flight.
+
+    `replica_of` is called for partitions with a preferred replica, with their leader.
+    """
     result = FetchPlan()
     for partition in assigned:
         if partition.placing or (partition.position is not None and partition.paused):
@@ -55,10 +59,12 @@ def plan(
         elif partition.position is None:
             if partition.reset in RESETS:  # otherwise ("none") the reader has to seek
                 result.unplaced.setdefault(leader, []).append(partition)
-        elif len(partition.chunks) >= CHUNKS_AHEAD:
-            result.full.add(leader)
-        elif leader not in asked:
-            result.wanting.setdefault(leader, []).append(partition)
+        else:
+            node = leader if partition.replica is None else replica_of(partition, leader)
+            if len(partition.chunks) >= CHUNKS_AHEAD:
+                result.full.add(node)
+            elif node not in asked:
+                result.wanting.setdefault(node, []).append(partition)
     return result
 
 

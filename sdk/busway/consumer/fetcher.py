@@ -1,7 +1,7 @@
 """The loop that fetches assigned partitions ahead of the reader.
 
-Here: one fetch in flight per broker, buffers, retries.
-Not here: initial positions (`position_resolver`), decoding (`isolation`).
+Here: one fetch in flight per broker, the choice of the replica (KIP-392), buffers, retries.
+Not here: requests (`fetch_exchange`), initial positions (`position_resolver`), decoding (`isolation`).
 """
 
 import asyncio
@@ -13,28 +13,31 @@ from typing import Any, Final
 from uuid import UUID
 
 from busway.cluster.client import ClusterClient
-from busway.consumer.fetch_plan import CHUNKS_AHEAD, fetch_request, plan
+from busway.consumer.fetch_exchange import FetchExchange
+from busway.consumer.fetch_plan import CHUNKS_AHEAD, plan
 from busway.consumer.isolation import decode_next, take_aborted, take_chunk
 from busway.consumer.offset_lookup import OffsetLookup
 from busway.consumer.position_resolver import PositionResolver
 from busway.consumer.subscription import FetchPosition
 from busway.errors import AuthenticationFailed, BrokerError, BuswayError, ConnectionFailed, OffsetReset, RequestTimedOut
 from busway.net.clock import REAL_TIME
+from busway.net.retry import is_passing
 from busway.options import ConsumerOptions
 from busway.types import Record, TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
-from busway_protocol.messages.fetch import FetchResponse, PartitionData
+from busway_protocol.messages.fetch import NodeEndpoint, PartitionData
 from busway_protocol.types import ZERO_UUID
 
 logger: logging.Logger = logging.getLogger("busway.consumer")
 
-NAMES_UNTIL: Final = 12
-"""Last Fetch version with topic names. Topic ids prevent reading a new topic of the same name."""
-_HURRY_MS: Final = 25
-"""Maximum wait of a fetch while another partition of its broker has a full buffer: that one's next fetch is soon
-due.
-"""
 _OTHER_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
+_SESSION: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
 _RETRY_S: Final = 0.1
 """Delay before a failed partition is tried again; others continue."""
 
@@ -56,9 +59,12 @@ class Fetcher:
         self.assigned: dict[TopicPartition, FetchPosition] = {}
         self._wake = asyncio.Event()
         self._arrived = asyncio.Event()
+        self._exchange = FetchExchange(cluster, options)
         self._fetches: dict[int, asyncio.Task[None]] = {}
         self._silent: set[int] = set()
         """Brokers whose last fetch failed; only changes are logged."""
+        self._refused: set[int] = set()
+        """Brokers that refused the session of the last fetch."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._refreshing: asyncio.Task[None] | None = None
         self._problem: BuswayError | None = None
@@ -110,21 +116,32 @@ class Fetcher:
         metadata = self._cluster.metadata
         now = REAL_TIME.now_s()
         requests = plan(
-            self.assigned.values(), now, lambda assigned: metadata.leader(*assigned.partition), self._fetches
+            self.assigned.values(),
+            now,
+            lambda assigned: metadata.leader(*assigned.partition),
+            self._replica_of,
+            self._fetches,
         )
         if requests.uncommitted:
             self._place(requests.uncommitted, self._placing.by_commits)
         for leader, chosen in requests.unplaced.items():
             self._place(chosen, partial(self._placing.by_policy, leader))
-        for leader, wanting in requests.wanting.items():
+        for node, wanting in requests.wanting.items():
             chosen = [assigned for assigned in wanting if self._is_same_topic(assigned)]
             if not chosen:
                 continue
-            self._fetches[leader] = self._start(self._fetch(leader, chosen, hurry=leader in requests.full))
+            self._fetches[node] = self._start(self._fetch(node, chosen, hurry=node in requests.full))
         if requests.leaderless:
             self._put_off(requests.leaderless)
             return _RETRY_S
         return requests.wait_s
+
+    def _replica_of(self, assigned: FetchPosition, leader: int) -> int:
+        replica = assigned.replica
+        if replica is None or replica not in self._cluster.metadata.brokers or assigned.is_replica_due():
+            assigned.replica = None
+            return leader
+        return replica
 
     def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(work)
@@ -140,6 +157,10 @@ class Fetcher:
         later = REAL_TIME.now_s() + _RETRY_S
         for assigned in partitions:
             assigned.retry_at = later
+            assigned.avoid_replica()
+        self._look_up()
+
+    def _look_up(self) -> None:
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = self._start(self._refresh())
 
@@ -162,71 +183,69 @@ class Fetcher:
             for assigned in chosen:
                 assigned.placing = False
         for problem in problems.values():
-            passes = isinstance(problem, ConnectionFailed | RequestTimedOut)
-            passes &= not isinstance(problem, AuthenticationFailed)
-            if not passes and not (isinstance(problem, BrokerError) and problem.retriable):
+            if not is_passing(problem):
                 self._fail(problem)
         if problems:
             self._put_off(problems)
         self._wake.set()
 
-    async def _fetch(self, leader: int, chosen: list[FetchPosition], *, hurry: bool) -> None:
-        asked = {assigned.partition: (assigned.number, assigned.fetch_position) for assigned in chosen}
-        options = self._options
-        request = fetch_request(
-            chosen,
-            max_wait_ms=min(options.fetch_max_wait_ms, _HURRY_MS) if hurry else options.fetch_max_wait_ms,
-            min_bytes=options.fetch_min_bytes,
-            max_bytes=options.fetch_max_bytes,
-            partition_max_bytes=options.max_partition_fetch_bytes,
-            read_committed=options.isolation_level == "read_committed",
-        )
+    async def _fetch(self, node: int, chosen: list[FetchPosition], *, hurry: bool) -> None:
         try:
-            connection = await self._cluster.connection(leader, "fetch")
-            named = any(topic.topic_id == ZERO_UUID for topic in request.topics)
-            answer: FetchResponse = await connection.request(request, at_most=NAMES_UNTIL if named else None)
-            names = {topic.topic_id: topic.topic for topic in request.topics}
-            if answer.error_code:
-                raise BrokerError(error_for(answer.error_code), "fetching")
-            for topic_answer in answer.responses:
-                name = topic_answer.topic or names.get(topic_answer.topic_id, "")
-                for data in topic_answer.partitions:
-                    partition = TopicPartition(name, data.partition_index)
-                    current = self.assigned.get(partition)
-                    # Outdated after a seek or another leader's response.
-                    if current and (current.number, current.fetch_position) == asked.get(partition):
-                        self._take(current, data)
-            if leader in self._silent:
-                self._silent.discard(leader)
-                logger.info("broker %d answers again", leader)
+            arrived, endpoints = await self._exchange.fetch(node, chosen, self._current, hurry=hurry)
+            for assigned, data in arrived:
+                self._take(assigned, data, endpoints)
+            self._refused.discard(node)
+            if node in self._silent:
+                self._silent.discard(node)
+                logger.info("broker %d answers again", node)
         except AuthenticationFailed as problem:  # the next poll raises it, as in Kafka
             self._fail(problem)
             self._put_off(chosen)
         except (ConnectionFailed, RequestTimedOut) as problem:
-            if leader not in self._silent:
-                self._silent.add(leader)
-                logger.warning("broker %d cannot be read from, trying until it can: %s", leader, problem)
+            if node not in self._silent:
+                self._silent.add(node)
+                logger.warning("broker %d cannot be read from, trying until it can: %s", node, problem)
             self._put_off(chosen)
         except BuswayError as problem:
-            self._fail(problem)
+            is_session = isinstance(problem, BrokerError) and problem.code in _SESSION
+            if is_session and node not in self._refused:  # the next request begins another, at once
+                self._refused.add(node)
+                return
+            if not is_passing(problem):
+                self._fail(problem)
             self._put_off(chosen)
         finally:
-            self._fetches.pop(leader, None)
+            self._fetches.pop(node, None)
             self._wake.set()
 
-    def _take(self, assigned: FetchPosition, data: PartitionData) -> None:
+    def _current(self, partition: TopicPartition) -> FetchPosition | None:
+        return self.assigned.get(partition)
+
+    async def close(self) -> None:
+        """Close the fetch sessions, after `run` has ended."""
+        await self._exchange.close()
+
+    def _take(self, assigned: FetchPosition, data: PartitionData, endpoints: list[NodeEndpoint]) -> None:
         code = error_for(data.error_code)
+        if assigned.replica is not None and (code is not ErrorCode.NONE or data.diverging_epoch.epoch >= 0):
+            self._put_off([assigned])  # a follower may be behind, or be no replica any more: the leader decides
+            return
         if code is ErrorCode.NONE and data.diverging_epoch.epoch >= 0:
             assigned.placing = True
             self._start(self._diverged(assigned, assigned.number, data.diverging_epoch.end_offset))
             return
         if code is ErrorCode.NONE:
             assigned.high_watermark = data.high_watermark
+            if data.preferred_read_replica >= 0:
+                assigned.prefer(data.preferred_read_replica, self._options.metadata_max_age_ms / 1000)
             if data.records:
                 assert isinstance(data.records, memoryview)
                 assigned.fetch_position = take_chunk(assigned, data.records)
                 take_aborted(assigned, data.aborted_transactions or ())
                 self._arrived.set()
+            return
+        if self._cluster.metadata.move_leader(*assigned.partition, data.current_leader, endpoints):
+            self._look_up()  # while the next fetch asks the leader that this response names
             return
         if code in _OTHER_TOPIC:
             self._put_off([assigned])  # the metadata refresh detects a recreated topic

@@ -8,11 +8,14 @@ A partition that was revoked and assigned again is a new object: responses for t
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Final
 from uuid import UUID
 
+from busway.net.clock import REAL_TIME
 from busway.types import Record, TopicPartition
 
 _generations = count(1)
+_LEADER_S: Final = 10.0
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +34,9 @@ class FetchPosition:
         gone: the offset missing in the log that caused a lookup.
         reset_at: position found by a reset; None after a commit or seek.
         uncommitted_reset: that position is not in `Uncommitted` yet.
+        replica: preferred by the leader to fetch from (KIP-392); None is the leader.
+        replica_until: end of that preference, in the event loop's time.
+        leader_until: no replica is used before this time: the last one has failed.
         retry_at: no request before this time of the event loop.
         tenure: constant until the partition is revoked.
     """
@@ -52,6 +58,9 @@ class FetchPosition:
     reset_at: int | None = None
     uncommitted_reset: bool = False
     placing: bool = False
+    replica: int | None = None
+    replica_until: float = 0.0
+    leader_until: float = 0.0
     retry_at: float = 0.0
     number: int = field(default_factory=lambda: next(_generations))
     tenure: int = field(default_factory=lambda: next(_generations))
@@ -59,6 +68,20 @@ class FetchPosition:
     @property
     def name(self) -> str:
         return f"{self.partition.topic}-{self.partition.partition}"
+
+    def prefer(self, replica: int, lease_s: float) -> None:
+        """Fetch from the replica that the leader named, until the lease ends."""
+        if replica != self.replica:
+            self.replica, self.replica_until = replica, REAL_TIME.now_s() + lease_s
+
+    def avoid_replica(self) -> None:
+        """Fetch from the leader for a while if the replica was used: it would name the same again."""
+        if self.replica is not None:
+            self.replica, self.leader_until = None, REAL_TIME.now_s() + _LEADER_S
+
+    def is_replica_due(self) -> bool:
+        """Return whether the leader has to name the replica again."""
+        return REAL_TIME.now_s() >= self.replica_until
 
     def seek(self, offset: int) -> None:
         self.position = self.fetch_position = offset

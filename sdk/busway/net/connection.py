@@ -77,15 +77,24 @@ class Connection:
     Args:
         timeout_s: for connecting, and by default for each response.
         security: TLS and SASL; None is plain text.
+        is_known: an earlier connection to the address worked, so its port is the right one.
     """
 
     def __init__(
-        self, host: str, port: int, *, client_id: str, timeout_s: float, security: ClientSecurity | None = None
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        timeout_s: float,
+        security: ClientSecurity | None = None,
+        is_known: bool = False,
     ) -> None:
         self.name: str = f"{host}:{port}"
         self._host, self._port = host, port
         self._client_id = client_id
         self._timeout_s = timeout_s
+        self._is_known = is_known
         self._transport: asyncio.Transport | None = None
         self._security = security
         self._waiting: deque[_Waiting] = deque()
@@ -298,6 +307,9 @@ class Connection:
             return
         text = f"the connection to {self.name} ended{f': {problem}' if problem else ''}"
         options = None if self._security is None else self._security.options
+        if self._is_known:
+            self.fail(ConnectionFailed(text))
+            return
         if self._answers == 0:
             text += f" before the first answer{_TLS_PORT if options is None or not options.uses_tls else _CLIENT_CERTIFICATE}"
         elif self._answers == 1 and self._waiting and (options is None or not options.uses_sasl):

@@ -1,12 +1,20 @@
-"""Delays between retries, and a deadline for them.
+"""Delays between retries, a deadline for them, and the errors that a retry may mend.
 
-Not here: which errors are retriable (`busway_protocol.errors`).
+Not here: which error codes are retriable (`busway_protocol.errors`).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from busway.errors import AuthenticationFailed, BrokerError, ConnectionFailed, RequestTimedOut
 from busway.net.clock import REAL_TIME
+
+
+def is_passing(problem: Exception) -> bool:
+    """Return whether an error says that a broker cannot be reached now, or has a retriable code."""
+    if isinstance(problem, BrokerError):
+        return problem.retriable
+    return isinstance(problem, ConnectionFailed | RequestTimedOut) and not isinstance(problem, AuthenticationFailed)
 
 
 def _no_jitter() -> float:

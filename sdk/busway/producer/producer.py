@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
-from busway.cluster.client import Addresses, ClusterClient
+from busway.cluster.client import Addresses, ClusterClient, MetadataRecovery
 from busway.errors import InvalidTransactionState, NotRunning
 from busway.net.clock import REAL_TIME
 from busway.net.machine import OS, current_machine
@@ -47,7 +47,12 @@ class Producer:
         self.options: ProducerOptions = options_from(ProducerOptions, options)
         timeout_s = self.options.request_timeout_ms / 1000
         self._cluster = ClusterClient(
-            bootstrap_servers, client_id=client_id, request_timeout_s=timeout_s, create_topics=True, security=security
+            bootstrap_servers,
+            client_id=client_id,
+            request_timeout_s=timeout_s,
+            create_topics=True,
+            security=security,
+            recovery=MetadataRecovery.of(self.options),
         )
         self._accumulator = Accumulator(
             batch_size=self.options.batch_size,

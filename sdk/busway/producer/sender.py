@@ -26,6 +26,7 @@ from busway.producer.transactions import Transactions
 from busway.types import RecordMetadata
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.produce import (
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -233,9 +234,16 @@ class Sender:
             if partition is None:
                 self._fail(batch, DeliveryFailed(f"{name_of(batch)}: the broker did not answer for this partition"))
             else:
-                self._judge(batch, batch not in certain, partition, now)
+                self._judge(batch, batch not in certain, partition, now, answer.node_endpoints)
 
-    def _judge(self, batch: Batch, was_uncertain: bool, partition: PartitionProduceResponse, now: float) -> None:
+    def _judge(
+        self,
+        batch: Batch,
+        was_uncertain: bool,
+        partition: PartitionProduceResponse,
+        now: float,
+        endpoints: list[NodeEndpoint],
+    ) -> None:
         """Settle a batch or retry it; `was_uncertain` if an earlier request may have written it."""
         code = error_for(partition.error_code)
         problem = BrokerError(code, name_of(batch), partition.error_message)
@@ -253,7 +261,8 @@ class Sender:
             self._retry(batch, now, problem, renewed=True, identity=True)
         elif code.retriable:
             self._stale |= code in STALE_LEADER
-            self._retry(batch, now, problem)
+            moved = self._cluster.metadata.move_leader(*batch.partition, partition.current_leader, endpoints)
+            self._retry(batch, now, problem, at_once=moved)
         else:
             if code is not ErrorCode.UNKNOWN_SERVER_ERROR:
                 batch.uncertain = was_uncertain  # the error excludes a write
@@ -282,7 +291,14 @@ class Sender:
         self._fail(batch, BrokerError(code, name_of(batch), text))
 
     def _retry(
-        self, batch: Batch, now: float, problem: BuswayError, *, renewed: bool = False, identity: bool = False
+        self,
+        batch: Batch,
+        now: float,
+        problem: BuswayError,
+        *,
+        renewed: bool = False,
+        identity: bool = False,
+        at_once: bool = False,
     ) -> None:
         batch.problem = problem
         if isinstance(problem, BrokerError):
@@ -296,7 +312,7 @@ class Sender:
         if renewed:
             self._accumulator.retry_renewed(batch, now + RETRY_S, identity=identity)
         else:
-            self._accumulator.retry(batch, now + (SOON_S if soon else RETRY_S))
+            self._accumulator.retry(batch, now + (0.0 if at_once else SOON_S if soon else RETRY_S))
         if batch.given_up:
             self._fail(batch, problem)
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias
 
-from busway.cluster.client import Addresses, ClusterClient
+from busway.cluster.client import Addresses, ClusterClient, MetadataRecovery
 from busway.errors import AcknowledgementFailed, NotRunning
 from busway.net.clock import REAL_TIME
 from busway.options import ShareConsumerOptions, options_from
@@ -58,6 +58,7 @@ class ShareConsumer:
             client_id=client_id,
             request_timeout_s=self.options.request_timeout_ms / 1000,
             security=security,
+            recovery=MetadataRecovery.of(self.options),
         )
         self._member = ShareMember(
             self._cluster,

@@ -194,3 +194,26 @@ async def test_a_commit_during_a_rebalance_is_made_after_it(proxy: Proxy, topic:
             committed = await consumer.committed(TopicPartition(topic, 0))
             assert committed is not None
             assert committed.offset == 1
+
+
+async def test_an_automatic_commit_outlasts_an_outage(proxy: Proxy, topic: str) -> None:
+    """Longer than the request timeout; reading goes on meanwhile, and the offsets are committed after it."""
+    options: dict[str, Any] = {
+        **FAST,
+        "enable_auto_commit": True,
+        "auto_commit_interval_ms": 20,
+        "request_timeout_ms": 200,
+    }
+    async with (
+        asyncio.timeout(patient(30)),
+        Consumer(topic, bootstrap_servers=proxy.address, group_id="g", **options) as consumer,
+    ):
+        lost = proxy.strike(Fate.CUT, ApiKey.OFFSET_COMMIT)
+        count = 0
+        while lost.count < 15:  # retries follow each other by 50 ms and more
+            await send(proxy, topic, b"%d" % count)
+            assert (await consumer.getone()).value == b"%d" % count
+            count += 1
+        lost.lift()
+        while (at := await consumer.committed(TopicPartition(topic, 0))) is None or at.offset < count - 1:
+            await consumer.getmany(timeout_ms=20)

@@ -15,6 +15,19 @@ def assigned(partition: int, **changes: Any) -> FetchPosition:
     return FetchPosition(TopicPartition("t", partition), **values)
 
 
+def preferred(position: FetchPosition, leader: int) -> int:
+    """The replica that the leader named."""
+    return leader if position.replica is None else position.replica
+
+
+def test_a_preferred_replica_is_fetched_from_and_its_leader_asked_for_positions() -> None:
+    """A fetch in flight to either blocks that broker alone."""
+    near, unplaced = assigned(0, replica=8), assigned(1, replica=8, position=None)
+    result = plan([near, unplaced], 0.0, lambda _: 7, preferred, {7})
+    assert (result.wanting, result.unplaced) == ({8: [near]}, {7: [unplaced]})
+    assert plan([near], 0.0, lambda _: 7, preferred, {8}).wanting == {}
+
+
 def test_every_partition_gets_the_request_that_it_needs() -> None:
     """By leader: fetches, and look-ups of positions that are not known."""
     wanting, uncommitted, unplaced = (
@@ -27,6 +40,7 @@ def test_every_partition_gets_the_request_that_it_needs() -> None:
         [wanting, uncommitted, unplaced, leaderless],
         0.0,
         lambda each: {0: 7, 2: 8}.get(each.partition.partition),
+        preferred,
         (),
     )
     assert result.wanting == {7: [wanting]}
@@ -38,13 +52,13 @@ def test_every_partition_gets_the_request_that_it_needs() -> None:
 
 def test_a_leader_with_a_fetch_in_flight_is_not_asked_again() -> None:
     """Its partitions wait for the response."""
-    assert plan([assigned(0)], 0.0, lambda _: 7, {7}).wanting == {}
+    assert plan([assigned(0)], 0.0, lambda _: 7, preferred, {7}).wanting == {}
 
 
 def test_paused_partitions_are_not_fetched_but_placed() -> None:
     """A paused partition without a position is looked up, so that `position` can answer."""
     unplaced = assigned(1, paused=True, position=None)
-    result = plan([assigned(0, paused=True), unplaced], 0.0, lambda _: 7, ())
+    result = plan([assigned(0, paused=True), unplaced], 0.0, lambda _: 7, preferred, ())
     assert result.wanting == {}
     assert result.unplaced == {7: [unplaced]}
 
@@ -53,7 +67,7 @@ def test_a_full_buffer_names_its_leader() -> None:
     """Enough undecoded batches: no fetch."""
     full = assigned(0)
     full.chunks.extend([memoryview(b"")] * CHUNKS_AHEAD)
-    result = plan([full], 0.0, lambda _: 7, ())
+    result = plan([full], 0.0, lambda _: 7, preferred, ())
     assert (result.full, result.wanting) == ({7}, {})
 
 
@@ -68,6 +82,7 @@ def test_postponed_partitions_give_the_time_to_wait() -> None:
         ],
         1.0,
         lambda _: 7,
+        preferred,
         (),
     )
     assert result.wait_s == 2.0

@@ -2,7 +2,9 @@
 
 import pytest
 
-from busway.net.retry import Backoff, RetryTimer
+from busway.errors import AuthenticationFailed, BrokerError, ConnectionFailed, RequestTimedOut
+from busway.net.retry import Backoff, RetryTimer, is_passing
+from busway_protocol.errors import ErrorCode
 
 
 def test_delays_double_up_to_the_limit_and_begin_again() -> None:
@@ -37,3 +39,18 @@ async def test_from_the_deadline_on_the_problem_is_raised() -> None:
         await timer.sleep_or_raise(problem)
     assert raised.value is problem
     assert (timer.is_expired, delays.tries) == (True, 0)
+
+
+@pytest.mark.parametrize(
+    ("problem", "expected"),
+    [
+        (ConnectionFailed("c"), True),
+        (RequestTimedOut("r"), True),
+        (AuthenticationFailed("a"), False),
+        (BrokerError(ErrorCode.NOT_COORDINATOR, "b"), True),
+        (BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "b"), False),
+    ],
+)
+def test_only_errors_that_a_retry_may_mend_pass(problem: Exception, expected: bool) -> None:
+    """Refused credentials stay refused, though no connection is made."""
+    assert is_passing(problem) is expected
