@@ -34,8 +34,10 @@ from busway_bus.nodes.member import Member
 from busway_bus.nodes.services import ServicesBuilder
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.scheduling.fair_share import FairScheduler
+from busway_bus.server.acceptor import MakeStream
 from busway_bus.server.dispatch import CLUSTERED_BROKER
 from busway_bus.server.listener import CannotListen, Listeners
+from busway_bus.server.socket_stream import SocketStream
 from busway_protocol.machine import Machine
 
 logger = logging.getLogger("busway.node")
@@ -57,15 +59,21 @@ class Node:
         machine: clocks, ids and randomness for everything below. Timers, connections and threads are the running event
             loop's.
         files: opens the data directory at the configured path.
+        streams: makes the streams of a listener's clients, by its name.
     """
 
     def __init__(
-        self, config: BrokerConfig, *, machine: Machine = OS, files: Callable[[str], DataDirectory] = OsFiles
+        self,
+        config: BrokerConfig,
+        *,
+        machine: Machine = OS,
+        files: Callable[[str], DataDirectory] = OsFiles,
+        streams: Callable[[str], MakeStream] = lambda _: SocketStream,
     ) -> None:
         self.config = config
         self._machine = machine
         self._open_files = files
-        self._listeners = _listeners(config)
+        self._listeners = _listeners(config, streams)
         self._files: DataDirectory | None = None
         self._store: LogStore | None = None
         self._flusher = Flusher(self._disk_failed)
@@ -312,12 +320,12 @@ class Node:
         self.failed.set()
 
 
-def _listeners(config: BrokerConfig) -> Listeners:
+def _listeners(config: BrokerConfig, streams: Callable[[str], MakeStream]) -> Listeners:
     if not config.is_clustered:
-        return Listeners(config)
+        return Listeners(config, streams=streams)
     from busway_bus.nodes.cluster_member import CONTROLLER_ROUTES  # keeps the start of a node alone short
 
-    return Listeners(config, CONTROLLER_ROUTES, CLUSTERED_BROKER)
+    return Listeners(config, CONTROLLER_ROUTES, CLUSTERED_BROKER, streams=streams)
 
 
 def partitions_of(image: ClusterImage, node_id: int) -> tuple[dict[Key, UUID], dict[Key, UUID]]:

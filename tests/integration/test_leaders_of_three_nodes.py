@@ -52,7 +52,7 @@ def active(nodes: LocalNodes) -> int:
 
 async def at_controller(nodes: LocalNodes, request: Any) -> Any:
     """Send a request of a broker to the active controller."""
-    (endpoint,) = nodes.nodes[active(nodes)].config.controller_listeners
+    endpoint, *_ = nodes.nodes[active(nodes)].config.controller_listeners
     connection = Connection(endpoint.host, endpoint.port, client_id="test", timeout_s=patient_ms(10_000) / 1000)
     await connection.connect()
     try:

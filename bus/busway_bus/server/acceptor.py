@@ -22,6 +22,8 @@ logger = logging.getLogger("busway.server")
 
 Accept = Callable[[Stream], None]
 """Makes a stream's owner and starts reading, or closes the stream."""
+MakeStream = Callable[[socket.socket, str, Shared], SocketStream]
+"""Makes the stream of an accepted socket: `SocketStream`, or one whose network a test cuts."""
 _BATCH: Final = 64
 """Clients accepted before others are served."""
 _NO_FAMILY: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
@@ -48,10 +50,16 @@ class Acceptor(Protocol):
         """Wait until the address is free."""
 
 
-def acceptor(accept: Accept, shared: Shared, backlog: int, send_buffer_bytes: int) -> Acceptor:
-    """Make the running loop's acceptor. A simulated loop has a simulated network."""
+def acceptor(
+    accept: Accept, shared: Shared, backlog: int, send_buffer_bytes: int, make_stream: MakeStream = SocketStream
+) -> Acceptor:
+    """Make the running loop's acceptor. A simulated loop has a simulated network.
+
+    Args:
+        make_stream: unused where the loop's transports are.
+    """
     if socket_stream.AVAILABLE and current_machine() is OS:
-        return SocketAcceptor(accept, shared, backlog, send_buffer_bytes)
+        return SocketAcceptor(accept, shared, backlog, send_buffer_bytes, make_stream)
     return TransportAcceptor(accept, shared, backlog)
 
 
@@ -63,8 +71,15 @@ class SocketAcceptor:
             many readers while the data is still in the CPU cache.
     """
 
-    def __init__(self, accept: Accept, shared: Shared, backlog: int, send_buffer_bytes: int = -1) -> None:
-        self._accept = accept
+    def __init__(
+        self,
+        accept: Accept,
+        shared: Shared,
+        backlog: int,
+        send_buffer_bytes: int = -1,
+        make_stream: MakeStream = SocketStream,
+    ) -> None:
+        self._accept, self._make_stream = accept, make_stream
         self._shared = shared
         self._backlog = backlog
         self._send_buffer_bytes = send_buffer_bytes
@@ -141,7 +156,7 @@ class SocketAcceptor:
             except OSError:
                 connected.close()
                 continue
-            self._accept(SocketStream(connected, address[0], self._shared))
+            self._accept(self._make_stream(connected, address[0], self._shared))
             if not self._sockets:
                 return
 

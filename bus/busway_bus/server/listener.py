@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,11 +18,12 @@ from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.limits import REQUEST_BYTES_MAX, STOP_WAIT_MS
 from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.kernel.peer_warnings import PeerWarnings
-from busway_bus.server.acceptor import Acceptor, acceptor
+from busway_bus.server.acceptor import Acceptor, MakeStream, acceptor
 from busway_bus.server.connection import Connection
 from busway_bus.server.dispatch import BROKER, BROKERS_CONTROLLER, Routes
 from busway_bus.server.frame_reader import scratch_buffer
 from busway_bus.server.request_memory import RequestMemory
+from busway_bus.server.socket_stream import SocketStream
 from busway_bus.server.stream import Shared, Stream
 
 if TYPE_CHECKING:
@@ -41,12 +42,18 @@ class Listeners:
     Args:
         controller_routes: the APIs of the controller's listeners; by default those of a node that is its only voter.
         routes: the APIs of the broker's listeners.
+        streams: makes the streams of a listener, by its name.
     """
 
     def __init__(
-        self, config: BrokerConfig, controller_routes: Routes = BROKERS_CONTROLLER, routes: Routes = BROKER
+        self,
+        config: BrokerConfig,
+        controller_routes: Routes = BROKERS_CONTROLLER,
+        routes: Routes = BROKER,
+        *,
+        streams: Callable[[str], MakeStream] = lambda _: SocketStream,
     ) -> None:
-        self._config = config
+        self._config, self._streams = config, streams
         self._controller_routes, self._routes = controller_routes, routes
         self._connections: dict[Connection, str] = {}  # with their listeners, in order of acceptance
         self._by_host: Counter[str] = Counter()
@@ -74,7 +81,8 @@ class Listeners:
     async def _bind(self, endpoint: Endpoint, routes: Routes) -> Endpoint:
         backlog = max(self._config.get("socket.listen.backlog.size"), 128)
         send_buffer_bytes = self._config.get("socket.send.buffer.bytes")
-        door = acceptor(partial(self._accept, endpoint.name, routes), self._shared, backlog, send_buffer_bytes)
+        accept = partial(self._accept, endpoint.name, routes)
+        door = acceptor(accept, self._shared, backlog, send_buffer_bytes, self._streams(endpoint.name))
         try:
             port = await door.bind(endpoint.host, endpoint.port)
         except (OSError, ValueError) as problem:

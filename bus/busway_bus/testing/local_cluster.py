@@ -6,13 +6,14 @@ Not here: faults and clocks (see the simulation).
 
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Final
 
 from busway.net.machine import current_machine
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.node import Node
+from busway_bus.testing.local_network import CLIENTS, Direction, LocalNetwork
 from busway_bus.testing.ports import HOLDS, HeldPort
 
 _ANY_PORT: Final = "PLAINTEXT://127.0.0.1:0"
@@ -48,6 +49,7 @@ class LocalCluster:
             "log.dirs": self.data_dir,
         }
         self.node: Node | None = None
+        self._network = LocalNetwork()
         self._port = 0
         self._held: HeldPort | None = None
 
@@ -65,7 +67,8 @@ class LocalCluster:
         if self._port:
             first, comma, others = properties["listeners"].partition(",")
             properties["listeners"] = f"{first.rpartition(':')[0]}:{self._port}{comma}{others}"
-        self.node = Node(BrokerConfig.from_properties(properties), machine=current_machine())
+        streams = self._network.streams(1, lambda _: CLIENTS)
+        self.node = Node(BrokerConfig.from_properties(properties), machine=current_machine(), streams=streams)
         await self.node.start()
         self._port = int(self.bootstrap_servers.rpartition(":")[2])
 
@@ -85,6 +88,14 @@ class LocalCluster:
     async def restart(self, node_id: int) -> None:
         """See `start`: there is one node."""
         await self.start()
+
+    async def cut(self, directions: Collection[Direction]) -> None:
+        """Keep back what is sent between node 1 and its clients."""
+        self._network.cut(directions)
+
+    async def heal(self, directions: Collection[Direction] | None = None) -> None:
+        """Deliver what was kept back; None heals both directions."""
+        self._network.heal(directions)
 
     async def crash(self) -> None:
         """Stop the node as if killed. The next start recovers the data."""

@@ -1,13 +1,13 @@
 """Several real nodes of one cluster in this process, on free ports, for tests.
 
-Here: start, kill, restart.
+Here: start, kill, restart, cuts of their network.
 Not here: a single node (`local_cluster`), faults and clocks (see the simulation).
 """
 
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -16,6 +16,7 @@ from busway_bus.formatting import format_node, properties_of, random_cluster_id
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.node import Node
 from busway_bus.testing.local_cluster import PROMPT
+from busway_bus.testing.local_network import CLIENTS, Direction, LocalNetwork
 from busway_bus.testing.ports import HeldPort
 
 _QUICK = {
@@ -26,6 +27,49 @@ _QUICK = {
     "broker.session.timeout.ms": "3000",
 }
 """Short times for the failover of a test; Kafka's are several times as long."""
+
+
+_OF_BROKER, _OF_CONTROLLER = "BROKER", "CONTROLLER"
+
+
+class _Ports:
+    """The ports of a node: for clients, and two for each node of the cluster."""
+
+    def __init__(self, count: int) -> None:
+        self.clients = HeldPort()
+        self.broker = {peer: HeldPort() for peer in range(1, count + 1)}
+        self.controller = {peer: HeldPort() for peer in self.broker}
+
+    def release(self) -> None:
+        for port in (self.clients, *self.broker.values(), *self.controller.values()):
+            port.release()
+
+
+def _listeners(node_id: int, ports: Mapping[int, _Ports]) -> dict[str, str]:
+    """Return a node's settings of listeners.
+
+    Each node reaches the others by listeners of its own number, so that they know who sends.
+    """
+    own = ports[node_id]
+    by_peer = {
+        **{f"{_OF_BROKER}{peer}": port.number for peer, port in own.broker.items()},
+        **{f"{_OF_CONTROLLER}{peer}": port.number for peer, port in own.controller.items()},
+    }
+    names = [f"{_OF_CONTROLLER}{peer}" for peer in sorted(ports, key=lambda peer: peer != node_id)]
+    voters = (f"{peer}@127.0.0.1:{theirs.controller[node_id].number}" for peer, theirs in ports.items())
+    listeners = {"PLAINTEXT": own.clients.number, **by_peer}
+    return {
+        "listeners": ",".join(f"{name}://127.0.0.1:{number}" for name, number in listeners.items()),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
+        "inter.broker.listener.name": f"{_OF_BROKER}{node_id}",
+        "controller.listener.names": ",".join(names),
+        "controller.quorum.voters": ",".join(voters),
+    }
+
+
+def _source(listener: str) -> int:
+    number = listener.removeprefix(_OF_BROKER).removeprefix(_OF_CONTROLLER)
+    return int(number) if number.isdecimal() else CLIENTS
 
 
 class LocalNodes:
@@ -42,9 +86,8 @@ class LocalNodes:
         self._cluster_id = random_cluster_id()
         self.nodes: dict[int, Node] = {}
         """The running nodes, by id."""
-        self._ports = {number: HeldPort() for number in range(1, count + 1)}
-        self._controller_ports = {number: HeldPort() for number in self._ports}
-        voters = ",".join(f"{number}@127.0.0.1:{port.number}" for number, port in self._controller_ports.items())
+        self.network = LocalNetwork()
+        self._ports = {number: _Ports(count) for number in range(1, count + 1)}
         replicas, in_sync = str(min(3, count)), "2" if count > 2 else "1"
         self._configs = {
             number: BrokerConfig.from_properties(
@@ -52,9 +95,7 @@ class LocalNodes:
                     "process.roles": "broker,controller",
                     "node.id": str(number),
                     "log.dirs": str(Path(self.folder, f"node-{number}")),
-                    "listeners": f"PLAINTEXT://127.0.0.1:{port.number},CONTROLLER://127.0.0.1:{self._controller_ports[number].number}",
-                    "controller.listener.names": "CONTROLLER",
-                    "controller.quorum.voters": voters,
+                    **_listeners(number, self._ports),
                     "default.replication.factor": replicas,
                     "min.insync.replicas": in_sync,
                     "group.initial.rebalance.delay.ms": "0",
@@ -76,13 +117,13 @@ class LocalNodes:
                     **(properties or {}),
                 }
             )
-            for number, port in self._ports.items()
+            for number in self._ports
         }
 
     @property
     def bootstrap_servers(self) -> str:
         """The addresses of all nodes, also of those that do not run."""
-        return ",".join(f"127.0.0.1:{port.number}" for port in self._ports.values())
+        return ",".join(f"127.0.0.1:{ports.clients.number}" for ports in self._ports.values())
 
     @property
     def node_ids(self) -> Sequence[int]:
@@ -101,13 +142,22 @@ class LocalNodes:
         assert node_id not in self.nodes, f"node {node_id} runs"
         if properties_of(self._configs[node_id]) is None:
             format_node(self._configs[node_id], self._cluster_id)
-        node = Node(self._configs[node_id], machine=current_machine())
+        streams = self.network.streams(node_id, _source)
+        node = Node(self._configs[node_id], machine=current_machine(), streams=streams)
         await node.start()
         self.nodes[node_id] = node
 
     async def kill(self, node_id: int) -> None:
         """End a node as a killed process ends."""
         await self.nodes.pop(node_id).stop(clean=False)
+
+    async def cut(self, directions: Collection[Direction]) -> None:
+        """Keep back what is sent in these directions, also by nodes that restart."""
+        self.network.cut(directions)
+
+    async def heal(self, directions: Collection[Direction] | None = None) -> None:
+        """Deliver what was kept back; None heals all directions."""
+        self.network.heal(directions)
 
     async def shut_down(self, node_id: int) -> None:
         """Stop a node cleanly: its partitions move to others first."""
@@ -137,6 +187,6 @@ class LocalNodes:
     async def _end(self) -> None:
         """End all nodes; none waits for another's successor."""
         await self.crash()
-        for port in (*self._ports.values(), *self._controller_ports.values()):
-            port.release()
+        for ports in self._ports.values():
+            ports.release()
         shutil.rmtree(self.folder, ignore_errors=True)

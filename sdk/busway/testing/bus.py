@@ -33,6 +33,8 @@ from busway_protocol.records.builder import Headers
 K = TypeVar("K")
 V = TypeVar("V")
 SETTLE_S: Final = 20.0
+NODE_S: Final = 3.0
+"""Wait for a node of several before another is asked."""
 _LOOK_S: Final = 0.005
 """Interval of polling whether records have reached the app."""
 _EARLIEST, _LATEST = -2, -1
@@ -91,12 +93,17 @@ class TestBus:
             if not self._serdes.knows(topic):
                 await self._serdes.prepare([topic])
             if self._writer is None:
-                options = {"linger_ms": 0, "security": PLAINTEXT, **self.app.producer_options}
+                options = {"linger_ms": 0, "security": PLAINTEXT, **self._patience(), **self.app.producer_options}
                 writer = Producer(self.app.bootstrap_servers, **options)
                 await writer.start()
                 self._writer = writer
         value_bytes, key_bytes = self._serdes.encode(topic, "value", value), self._serdes.encode(topic, "key", key)
         return await (await self._writer.send(topic.name, value_bytes, key_bytes, headers=headers))
+
+    def _patience(self) -> Mapping[str, int]:
+        """Return the writer's wait for a node, shorter where another can replace it."""
+        several = self._cluster is not None and len(self._cluster.node_ids) > 1
+        return {"request_timeout_ms": int(NODE_S * 1000)} if several else {}
 
     async def close(self) -> None:
         if self._writer is not None:
@@ -372,6 +379,7 @@ async def _bus_in(cluster: Cluster, app: Application, time: Clock) -> AsyncItera
         yield bus
         assert probe.point is None, f"the app was to be killed at {probe.point}; await what bus.crash(…) returned"
     finally:
+        await cluster.heal()
         with time.passing():
             if probe.killing is not None:
                 await probe.killing

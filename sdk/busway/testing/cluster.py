@@ -1,6 +1,6 @@
 """The brokers and the registry of a test, on real sockets in this process.
 
-Here: starting and stopping them; killing and restarting single nodes.
+Here: starting and stopping them; killing and restarting single nodes, cutting the network between them.
 Not here: an app on them (`bus`), a thread of their own (`threaded`).
 """
 
@@ -12,12 +12,13 @@ from typing import Final, Protocol
 
 from busway.extras import need
 from busway.net.machine import current_machine
+from busway.testing.partition import Group, Network, Partition, directions_between
 
 NODES_MAX: Final = 7
 _CHATTY: Final = ("httpx2", "httpcore2", "uvicorn", "uvicorn.error", "uvicorn.access", "alembic")
 
 
-class Broker(Protocol):
+class Broker(Network, Protocol):
     """The broker of a test bus, or its nodes. They may be stopped and started under the app."""
 
     @property
@@ -60,6 +61,25 @@ class Cluster:
     async def restart(self, node_id: int) -> None:
         """Start a killed node on the same port with the same data."""
         await self.broker.restart(node_id)
+
+    def partition(self, *groups: Group, one_way: bool = False) -> Partition:
+        """Cut the network between groups of nodes, as `async with cluster.partition(1):`, or awaited until it is healed.
+
+        Connections stay open: what is sent arrives once the partition is healed, as with TCP.
+
+        Args:
+            groups: ids of nodes, each an int or several; "clients" are all clients. One group is cut from all other
+                nodes; of several, each from each other. Who is in none reaches all.
+            one_way: only what the first group sends is kept back.
+
+        Raises:
+            ValueError: an unknown member, one of two groups, or nothing is cut.
+        """
+        return Partition(self.broker, directions_between(self.node_ids, groups, one_way=one_way))
+
+    async def heal(self) -> None:
+        """Heal all partitions."""
+        await self.broker.heal()
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,7 @@ Not here: the started code, which is imported on first use.
 |---|---|
 | `busway_cluster` | a fresh broker and registry: `bootstrap_servers`, `schema_registry`; for plain tests and coroutines
 |
-| | `@pytest.mark.busway(nodes=3)` on the test makes it three: `await busway_cluster.kill(1)`, `.restart(1)` |
+| | `@pytest.mark.busway(nodes=3)` on the test makes it three: `await busway_cluster.kill(1)`, `.restart(1)`, `.partition(1)` |
 | `busway_bus` | `async with busway_bus(app) as bus`: an app on that cluster, as `app.test()`; several apps may share it
 |
 """

@@ -7,11 +7,12 @@ Not here: their start (`cluster.running_cluster`).
 import asyncio
 import contextlib
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
 from busway.testing.cluster import Broker, Cluster, running_cluster
+from busway.testing.partition import Direction
 
 START_S: Final = 20.0
 
@@ -42,6 +43,12 @@ class _Elsewhere:
 
     async def restart(self, node_id: int) -> None:
         await self._there(self._broker.restart(node_id))
+
+    async def cut(self, directions: Collection[Direction]) -> None:
+        await self._there(self._broker.cut(directions))
+
+    async def heal(self, directions: Collection[Direction] | None = None) -> None:
+        await self._there(self._broker.heal(directions))
 
 
 @contextlib.contextmanager

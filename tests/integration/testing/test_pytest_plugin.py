@@ -62,6 +62,13 @@ async def test_a_node_of_three_is_killed(busway_cluster):
             await busway_cluster.kill(node)
             await producer.send_and_wait("rides", b"after")
             await busway_cluster.restart(node)
+        with pytest.raises(ValueError, match="4 is no member"):
+            busway_cluster.partition(4)
+        async with busway_cluster.partition(1, one_way=True):
+            pass
+        await busway_cluster.partition([1, 2], 3)
+        await busway_cluster.heal()
+        await producer.send_and_wait("rides", b"healed")
 """
 
 

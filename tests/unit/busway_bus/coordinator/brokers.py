@@ -5,8 +5,11 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from uuid import UUID
+
+from tests.support.waiting import until
 
 from busway.net.machine import OS
 from busway_bus.kernel.config import BrokerConfig
@@ -200,8 +203,7 @@ class Brokers:
             if leader.state.role is not Role.LEADER or follower.state.role is not Role.FOLLOWER:
                 continue
             _copy(leader, follower)
-            while leader.log.flushed_offset < leader.log.end_offset:
-                await asyncio.sleep(0.001)
+            await until(partial(_is_flushed, leader), pause_s=0.001)
             if leader.state.role is Role.LEADER:
                 leader._carry_out(leader.state.fetched(broker.node_id, follower.log.end_offset, 0))
 
@@ -228,6 +230,10 @@ class Brokers:
     async def close(self) -> None:
         for broker in self:
             await broker.close()
+
+
+def _is_flushed(partition: Partition) -> bool:
+    return partition.log.flushed_offset >= partition.log.end_offset
 
 
 def _copy(leader: Partition, follower: Partition) -> None:

@@ -1,11 +1,9 @@
 """Several brokers with all their coordinators, which ask each other by the real handlers."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
-from tests.support.patience import patient
 from tests.unit.busway_bus.coordinator.brokers import Broker, Brokers
 
 from busway.net.machine import OS
@@ -147,9 +145,3 @@ class CoordinatedBrokers(Brokers):
         for each in self.coordinators.values():
             await each.close()
         await super().close()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(patient(10)):
-        while not holds():
-            await asyncio.sleep(0.001)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.support.waiting import until
 from tests.unit.busway_bus.coordinator.brokers import Brokers
 
 from busway.net.machine import OS
@@ -60,8 +61,8 @@ def ends_of(brokers: Brokers) -> LeaderEnds:
 async def test_ends_are_asked_of_the_leaders(brokers: Brokers) -> None:
     append(brokers, 1, 0, 3)
     append(brokers, 2, 2, 5)
-    while brokers.partition(2, "data", 2).high_watermark < 5 or brokers.partition(1, "data", 0).high_watermark < 3:
-        await asyncio.sleep(0.001)
+    await until(lambda: brokers.partition(2, "data", 2).high_watermark >= 5, pause_s=0.001)
+    await until(lambda: brokers.partition(1, "data", 0).high_watermark >= 3, pause_s=0.001)
     ends = ends_of(brokers)
     assert await asyncio.gather(*(ends.end("data", number) for number in range(3))) == [3, 0, 5]
     assert {type(request) for _, request in brokers[1].channels.sent} == {ListOffsetsRequest}

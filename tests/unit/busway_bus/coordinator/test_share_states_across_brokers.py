@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.busway_bus.coordinator.coordinators import CoordinatedBrokers, until
+from tests.support.waiting import until
+from tests.unit.busway_bus.coordinator.coordinators import CoordinatedBrokers
 
 from busway_bus.coordinator import remote_share_states
 from busway_bus.groups.share.heartbeat import JOINING, ShareHeartbeat

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import pytest
 from tests.support.seeds import seed
-from tests.unit.busway_bus.coordinator.coordinators import CoordinatedBrokers, until
+from tests.support.waiting import until
+from tests.unit.busway_bus.coordinator.coordinators import CoordinatedBrokers
 
 from busway_bus.coordinator.offset_commit_verification import TransactionalProducer
 from busway_bus.groups.group import Committer

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from tests.support.patience import patient
+from tests.support.waiting import until
 from tests.unit.busway_bus.coordinator.brokers import turn
-from tests.unit.busway_bus.coordinator.coordinators import CoordinatedBrokers, until
+from tests.unit.busway_bus.coordinator.coordinators import CoordinatedBrokers
 
 from busway_bus.coordinator.offset_commit_verification import TransactionalProducer
 from busway_bus.groups.group import Committer
