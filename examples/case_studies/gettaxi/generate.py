@@ -16,13 +16,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from busway import App, BuswayError, Topic
+from busway import App, BuswayError, RecordMetadata, Topic
 from gettaxi import geo
 from gettaxi.events import Command, Position, Ride, RiderPosition
 from gettaxi.service import PARTITIONS
 from gettaxi.traffic import Plan, Traffic
 
-Event = Position | Command
+Event = Position | RiderPosition | Command
 
 
 class Devices:
@@ -32,6 +32,7 @@ class Devices:
         traffic: one for each city.
         bootstrap_servers, schema_registry: of the bus.
         name: of the app, whose consumer group follows the rides.
+        acknowledged: called with each acknowledged event and its place.
     """
 
     def __init__(
@@ -41,7 +42,9 @@ class Devices:
         bootstrap_servers: str | Sequence[str],
         schema_registry: str | None,
         name: str = "gettaxi-devices",
+        acknowledged: Callable[[Event, RecordMetadata], None] = lambda event, place: None,
     ) -> None:
+        self._acknowledged = acknowledged
         self.traffic = {devices.plan.city: devices for devices in traffic}
         self.positions = self.rider_positions = self.commands = 0
         """How many were acknowledged."""
@@ -81,21 +84,24 @@ class Devices:
 
     async def step(self) -> None:
         """One second of event time in every city: all that was sent is acknowledged when this returns."""
-        waiting: list[asyncio.Future[Any]] = []
-        commands = rider_positions = 0
+        events: list[Event] = []
+        waiting: list[asyncio.Future[RecordMetadata]] = []
         for traffic in self.traffic.values():
             positions, asked = traffic.step()
-            riders = traffic.riders()
-            commands += len(asked)
-            rider_positions += len(riders)
             at_ms = int(traffic.now.timestamp() * 1000)
-            waiting += [await self.command_topic.send_soon(each, each.city, timestamp_ms=at_ms) for each in asked]
-            waiting += [await self.rider_topic.send_soon(each, each.city, timestamp_ms=at_ms) for each in riders]
-            waiting += [await self.position_topic.send_soon(each, each.city, timestamp_ms=at_ms) for each in positions]
-        await asyncio.gather(*waiting)
-        self.commands += commands
-        self.rider_positions += rider_positions
-        self.positions += len(waiting) - commands - rider_positions
+            batches: tuple[tuple[Topic[str, Any], Sequence[Event]], ...] = (
+                (self.command_topic, asked),
+                (self.rider_topic, traffic.riders()),
+                (self.position_topic, positions),
+            )
+            for topic, sent in batches:
+                events += sent
+                waiting += [await topic.send_soon(event, event.city, timestamp_ms=at_ms) for event in sent]
+        for event, place in zip(events, await asyncio.gather(*waiting), strict=True):
+            self._acknowledged(event, place)
+        self.commands += sum(isinstance(event, Command) for event in events)
+        self.rider_positions += sum(isinstance(event, RiderPosition) for event in events)
+        self.positions += sum(isinstance(event, Position) for event in events)
 
     async def run(self, *, speed: float | None, until: Callable[[], bool]) -> None:
         """Step after step, at so many times the speed of the clock, until it is so; as fast as acknowledged without a speed."""

@@ -5,7 +5,7 @@ Not here: decisions (`city`, `matching`), tables (`service`), the server, health
 
 | path | what |
 |---|---|
-| `GET /` | the map |
+| `GET /` | the map; `/city.js` and `/city.css` are its parts |
 | `GET /cities` | the cities and their figures |
 | `GET /cities/{city}` | a city as it is: figures, drivers, open rides, cells with their price |
 | `GET /cities/{city}/live` | the same as server-sent events: first everything, then changes |
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from gettaxi.service import Cities
 
 PAGE = Path(__file__).parent / "page.html"
+MODULES = {"city.js": "text/javascript", "city.css": "text/css"}
 POSITIONS_MOST = 1000
 LAST_ENDED = 14
 """Rides that a new page is shown although they are over."""
@@ -156,6 +157,10 @@ def create(cities: "Cities", rides: Table[str, Ride], surges: Table[str, Surge],
     async def page(request: Request) -> Response:
         return FileResponse(PAGE, media_type="text/html")
 
+    async def module(request: Request) -> Response:
+        name = request.url.path[1:]
+        return FileResponse(PAGE.with_name(name), media_type=MODULES[name], headers={"Cache-Control": "no-cache"})
+
     async def every(request: Request) -> Response:
         return json_response([view.figures(city) for city in geo.CITIES.values()])
 
@@ -239,6 +244,7 @@ def create(cities: "Cities", rides: Table[str, Ride], surges: Table[str, Surge],
     return application(
         [
             Route("/", page),
+            *(Route(f"/{name}", module) for name in MODULES),
             Route("/cities", every),
             Route("/cities/{city}", whole),
             Route("/cities/{city}/live", live),

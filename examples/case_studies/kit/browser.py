@@ -36,6 +36,88 @@ class NoScreenshot(Exception):
     """The page could not be shown; the text says what to do."""
 
 
+class Page:
+    """A page that is shown; see `page`."""
+
+    def __init__(self, browser: "_Browser", session: str, timeout_s: float) -> None:
+        self._browser = browser
+        self._session = session
+        self._timeout_s = timeout_s
+
+    async def until(self, ready: str) -> None:
+        """Wait until there is an element that the CSS selector finds.
+
+        Raises:
+            NoScreenshot: not in time.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self.evaluate(_WAIT % json.dumps(ready))
+        except TimeoutError:
+            raise NoScreenshot(f"the page had no {ready} within {self._timeout_s:g} s") from None
+
+    async def evaluate(self, expression: str) -> Any:
+        """Evaluate JavaScript, its promise too; return the value as JSON has it.
+
+        Raises:
+            NoScreenshot: it threw.
+        """
+        answer = await self._browser.ask(
+            "Runtime.evaluate", self._session, expression=expression, awaitPromise=True, returnByValue=True
+        )
+        if "exceptionDetails" in answer:
+            raise NoScreenshot(f"{expression}: {answer['exceptionDetails'].get('exception', {}).get('description')}")
+        return answer["result"].get("value")
+
+    async def screenshot(self, to: Path, *, form: str = "png", quality: int | None = None) -> None:
+        """Save what is visible; `form` is png, jpeg or webp."""
+        options = {"quality": quality} if quality is not None else {}
+        screenshot = await self._browser.ask("Page.captureScreenshot", self._session, format=form, **options)
+        to.write_bytes(  # noqa: ASYNC240 - one small file
+            base64.b64decode(screenshot["data"])
+        )
+
+
+@contextlib.asynccontextmanager
+async def page(
+    url: str,
+    *,
+    width: int = 1280,
+    height: int = 800,
+    scale: float = 1.0,
+    phone: bool = False,
+    dark: bool = False,
+    timeout_s: float = TIMEOUT_S,
+) -> AsyncIterator[Page]:
+    """Show a page within the block.
+
+    Args:
+        url: of the page.
+        width, height: in CSS pixels.
+        scale: device pixels per CSS pixel.
+        phone: with the viewport and the touch of a phone.
+        dark: prefers-color-scheme.
+        timeout_s: of each wait.
+
+    Raises:
+        NoScreenshot: there is no Chromium, or it could not reach the page.
+    """
+    async with _browser(width, height) as browser:
+        target = await browser.ask("Target.createTarget", url="about:blank")
+        attached = await browser.ask("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+        session = attached["sessionId"]
+        # A window of a browser is never as narrow as a phone.
+        metrics = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": phone}
+        await browser.ask("Emulation.setDeviceMetricsOverride", session, **metrics)
+        await browser.ask("Emulation.setTouchEmulationEnabled", session, enabled=phone)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await browser.ask("Emulation.setEmulatedMedia", session, features=[scheme])
+        went = await browser.ask("Page.navigate", session, url=url)
+        if went.get("errorText"):
+            raise NoScreenshot(f"{url} cannot be shown: {went['errorText']}")
+        yield Page(browser, session, timeout_s)
+
+
 async def screenshot(
     url: str,
     to: Path,
@@ -51,24 +133,9 @@ async def screenshot(
     Raises:
         NoScreenshot: there is no Chromium, it could not reach the page, or the page was not ready in time.
     """
-    try:
-        async with asyncio.timeout(timeout_s), _browser(width, height) as browser:
-            target = await browser.ask("Target.createTarget", url="about:blank")
-            session = (await browser.ask("Target.attachToTarget", targetId=target["targetId"], flatten=True))[
-                "sessionId"
-            ]
-            scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-            await browser.ask("Emulation.setEmulatedMedia", session, features=[scheme])
-            went = await browser.ask("Page.navigate", session, url=url)
-            if went.get("errorText"):
-                raise NoScreenshot(f"{url} cannot be shown: {went['errorText']}")
-            await browser.ask("Runtime.evaluate", session, expression=_WAIT % json.dumps(ready), awaitPromise=True)
-            screenshot = await browser.ask("Page.captureScreenshot", session, format="png")
-            to.write_bytes(  # noqa: ASYNC240 - one small file
-                base64.b64decode(screenshot["data"])
-            )
-    except TimeoutError:
-        raise NoScreenshot(f"{url} had no {ready} within {timeout_s:g} s") from None
+    async with page(url, width=width, height=height, dark=dark, timeout_s=timeout_s) as shown:
+        await shown.until(ready)
+        await shown.screenshot(to)
 
 
 class _Browser:

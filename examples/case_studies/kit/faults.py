@@ -17,7 +17,9 @@ E = TypeVar("E")
 class Victim(Protocol):
     """A part that can be killed and comes back, such as `Part`."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """In the summary."""
 
     async def kill_and_restart(self) -> None:
         """Returns when it is ready again."""
@@ -90,4 +92,4 @@ class KillsInTurn:
         """A line of the summary: each was killed, once, while the load went on."""
         if self._names:
             names = ", ".join(self._names)
-            summary.figure("killed without warning under load", ", ".join(self.killed), must_be=names)
+            summary.figure("killed under load", ", ".join(self.killed), must_be=names)

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from busway.cli.nodes import files_of, prepare, settings_of
+
 START_S: Final = 30.0
 """How long a part may take to say that it is ready."""
 END_S: Final = 20.0
@@ -92,8 +94,11 @@ class Part:
         self.kills += 1
         await self.process.wait()
 
-    async def kill_and_restart(self) -> None:
+    async def kill_and_restart(self, away_s: float = 0.0) -> None:
         """A crash, and the next process at the same address on the same data; returns when that says it is ready.
+
+        Args:
+            away_s: between the two.
 
         Raises:
             DemoFailed: it does not start again.
@@ -101,21 +106,26 @@ class Part:
         self.restarting = True
         try:
             await self.kill()
+            await asyncio.sleep(away_s)
             await self.start_again()
             await self.line()
         finally:
             self.restarting = False
 
-    async def end(self, number: signal.Signals = signal.SIGINT) -> None:
-        """Send a signal and wait for the end."""
+    async def end(self, number: signal.Signals = signal.SIGINT, hurry: asyncio.Event | None = None) -> None:
+        """Send a signal and wait for the end; kill it after `END_S`, or once `hurry` is set."""
         if self.process.returncode is not None:
             return
         self.process.send_signal(number)
+        ended = asyncio.ensure_future(self.process.wait())
+        asked = asyncio.ensure_future((hurry or asyncio.Event()).wait())
         try:
-            async with asyncio.timeout(END_S):
-                await self.process.wait()
-        except TimeoutError:
+            await asyncio.wait([ended, asked], timeout=END_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+        if not ended.done():
             await self.kill()
+        await ended
 
 
 class Parts:
@@ -124,17 +134,24 @@ class Parts:
     Args:
         folder: for logs and data.
         environment: of every part, beside this process's own.
+        hurry: parts that are to end are killed once it is set.
 
     Attributes:
         bus, registry: there once `start_bus` has returned.
+        nodes: there once `start_nodes` has returned.
         bootstrap_servers, schema_registry: their addresses.
     """
 
     bus: Part
     registry: Part
 
-    def __init__(self, folder: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, environment: dict[str, str] | None = None, *, hurry: asyncio.Event | None = None
+    ) -> None:
         self.folder = folder
+        self.nodes: list[Part] = []
+        self._hurry = hurry
+        self._held = contextlib.ExitStack()
         self.environment = {**os.environ, **(environment or {})}
         self.parts: list[Part] = []
         self.bootstrap_servers = self.schema_registry = ""
@@ -143,8 +160,9 @@ class Parts:
         return self
 
     async def __aexit__(self, *problem: object) -> None:
-        for part in reversed(self.parts):
-            await part.end()
+        with self._held:
+            for part in reversed(self.parts):
+                await part.end(hurry=self._hurry)
 
     async def start(self, name: str, *command: str, **environment: str) -> Part:
         """Start a part; what it writes to standard error goes to a log of its own."""
@@ -170,11 +188,49 @@ class Parts:
         )  # fmt: skip
         options = [option for setting in settings for option in ("--override", setting)]
         self.bus = await self.start("bus", *BUSWAY, "broker", *options, "--json")
+        await self._start_registry()
+        self.bootstrap_servers = json.loads(await self.bus.line())["bootstrap_servers"]
+        await self._started()
+
+    async def start_nodes(self, count: int) -> None:
+        """As `start_bus`, with a cluster: each node a broker and a voter, a process of its own.
+
+        Raises:
+            DemoFailed: one did not start.
+        """
+        from busway_bus import cli_entry as bus
+
+        folder = self.folder / "nodes"
+        folder.mkdir()
+        files = files_of(folder, count)
+        ports, controller_ports = ([self._hold() for _ in files] for _ in range(2))
+        overrides = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
+        settings = settings_of(
+            files, host="127.0.0.1", ports=ports, controller_ports=controller_ports, overrides=overrides
+        )
+        prepare(bus, files, settings)
+        for node in files:
+            command = (*BUSWAY, "broker", "--config", str(node.properties), "--json")
+            self.nodes.append(await self.start(f"node-{node.node_id}", *command))
+        await self._start_registry()
+        self.bootstrap_servers = ",".join([json.loads(await node.line())["bootstrap_servers"] for node in self.nodes])
+        await self._started()
+
+    def _hold(self) -> int:
+        """A port that no other process gets."""
+        from busway_bus.cli_entry import HeldPort
+
+        port = HeldPort()
+        self._held.callback(port.release)
+        return port.number
+
+    async def _start_registry(self) -> None:
         database = f"sqlite+aiosqlite:///{self.folder / 'registry.db'}"
         self.registry = await self.start(
             "registry", *BUSWAY, "registry", "--database", database, "--port", str(free_port()), "--json"
         )
-        self.bootstrap_servers = json.loads(await self.bus.line())["bootstrap_servers"]
+
+    async def _started(self) -> None:
         self.schema_registry = json.loads(await self.registry.line())["schema_registry"]
         self.environment["BUSWAY_BOOTSTRAP_SERVERS"] = self.bootstrap_servers
         self.environment["BUSWAY_SCHEMA_REGISTRY"] = self.schema_registry

@@ -70,7 +70,9 @@ async def _live(day: Day) -> None:
         for city in ("berlin", "lisbon")
     ]
     async with bus_on(day.cluster, service.app) as bus:
-        load = Devices(towns, **day.servers)
+        load = Devices(
+            towns, bootstrap_servers=day.cluster.bootstrap_servers, schema_registry=day.cluster.schema_registry
+        )
         async with load.running():
             await load.run(speed=None, until=lambda: towns[0].now >= NOON + dt.timedelta(seconds=120))
             crash = bus.crash(at="after-send")

@@ -10,9 +10,9 @@ from typing import Any
 import httpx2
 import pytest
 from gettaxi import geo, matching, service
-from gettaxi.demo import stored
 from gettaxi.events import Ask, Command, Phase, Position, Ride, Status
 from gettaxi.generate import Devices
+from gettaxi.tests.stored import stored
 from gettaxi.traffic import Plan, Traffic
 
 from busway import DeadLetters, Extension, Producer

@@ -65,7 +65,7 @@ async def test_each_is_killed_at_its_share_of_the_load_and_never_two_at_once() -
     ]  # fmt: skip
     summary = Summary()
     kills.tell(summary)
-    assert (summary.lines, summary.wrong) == ([("killed without warning under load", "one, two")], [])
+    assert (summary.lines, summary.wrong) == ([("killed under load", "one, two")], [])
 
 
 async def test_a_part_that_does_not_come_back_ends_the_load() -> None:
