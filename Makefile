@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check sim simulate simulate-cases package smoke gate full up hostile interop spark compose bench docs docs-serve clean
+.PHONY: demo test check sim three-nodes simulate simulate-cases package smoke gate full up hostile interop spark compose bench docs docs-serve clean
 
 PYTHON_ALONE := not java and not foreign and not hostile and not spark and not postgres and not compose and not simulation and not package
 
@@ -21,6 +21,9 @@ check: $(READY)
 
 sim: $(READY)
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--seconds $(or $(SECONDS),60)) $(if $(FIRST),--from $(FIRST)) $(if $(ABOUT),--about $(ABOUT)))
+
+three-nodes: $(READY)
+	$(BIN)/python -m tests.simulation.three_nodes $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--seconds $(or $(SECONDS),60)) $(if $(FIRST),--from $(FIRST)))
 
 hostile: $(READY)
 	$(BIN)/pytest -m "hostile and not java and not foreign and not spark and not postgres and not compose"

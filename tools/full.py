@@ -24,6 +24,7 @@ def stages(first: int) -> tuple[Stage, ...]:
     return (
         Stage(name="fresh", command=("make", "test"), environment={"BUSWAY_HYPOTHESIS": "fresh", "SEED": str(first)}),
         Stage(name="sim", command=("make", "sim", f"FIRST={first}", "SEEDS=4500")),
+        Stage(name="three-nodes", command=("make", "three-nodes", f"FIRST={first}", "SEEDS=1500")),
         Stage(name="simulate", command=("make", "simulate", f"FIRST={first}", "SEEDS=15")),
         Stage(name="hostile", command=("make", "hostile")),
         Stage(name="interop", command=("make", "interop"), environment={"SEED": str(first)}),

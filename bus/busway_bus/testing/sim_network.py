@@ -68,12 +68,14 @@ class Network:
 
     Attributes:
         conditions: its current delays and limits.
+        slow: additional delay in s of packets from one host to another, by their names.
     """
 
     def __init__(self, loop: SimLoop, chance: Random) -> None:
         self.loop = loop
         self.chance = chance
         self.conditions = NetworkConditions()
+        self.slow: dict[tuple[str, str], float] = {}
         self._listening: dict[tuple[str, int], SimServer] = {}
         self._ports = _PORTS_FROM
         self._silent: dict[tuple[str, str], None] = {}
@@ -129,7 +131,13 @@ class Network:
 
     def delay(self) -> float:
         """Draw the delay of one packet, in s."""
-        return self.chance.uniform(*self.conditions.delay_s)
+        low, high = self.conditions.delay_s
+        return low + (high - low) * self.chance.random()
+
+    def delay_between(self, sender: Host, receiver: Host) -> float:
+        """Draw the delay of one packet on a link, in s."""
+        delay = self.delay()
+        return delay + self.slow.get((sender.name, receiver.name), 0.0) if self.slow else delay
 
     def passes(self, sender: Host, receiver: Host) -> bool:
         return not self._silent or (sender.name, receiver.name) not in self._silent

@@ -59,6 +59,9 @@ class Wire(Protocol):
     def delay(self) -> float:
         """Draw the delay of one packet, in s."""
 
+    def delay_between(self, sender: Host, receiver: Host) -> float:
+        """Draw the delay of one packet on a link, in s."""
+
     def passes(self, sender: Host, receiver: Host) -> bool:
         """Whether packets pass from one host to another."""
 
@@ -316,9 +319,10 @@ class SimTransport(asyncio.Transport):
 
     def _ship(self, data: bytes | None) -> None:
         """Send a packet; None is the end of the stream."""
-        at = max(self._last_arrival + _ORDER_S, self._loop.time() + self._network.delay())
-        self._last_arrival = at
         peer = self.peer
+        delay = self._network.delay_between(self.process.host, peer.process.host)
+        at = max(self._last_arrival + _ORDER_S, self._loop.time() + delay)
+        self._last_arrival = at
         self._loop.at(at, lambda: peer._arrive(data))
 
     def _arrive(self, data: bytes | None) -> None:

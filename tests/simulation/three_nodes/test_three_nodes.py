@@ -1,25 +1,35 @@
-"""Three whole nodes under faults lose nothing that was acknowledged, and work again when the faults are over."""
+"""Whole nodes of a cluster under seeds: nothing acknowledged is lost, and all works again when the faults are over."""
+
+from collections import Counter
 
 import pytest
 
-from busway_bus.testing.world import World
-from tests.simulation.three_nodes import exactly_once
-from tests.simulation.three_nodes.nodes import run
+from tests.simulation.three_nodes.plan import ClusterPlan, draw
+from tests.simulation.three_nodes.run import run_plan, run_seed
+
+SEEDS = range(10)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_nothing_acknowledged_is_lost(seed: int) -> None:
-    """No record is lost, moved or doubled; all replicas are equal at the end."""
-    acknowledged, made = World(seed).run(run)
-    assert acknowledged.total
-    assert made.total() == 6
+def test_a_few_seeds() -> None:
+    """No check fails, and something happens in them: `make three-nodes` runs fresh ones."""
+    faults, counts = Counter[str](), Counter[str]()
+    for seed in SEEDS:
+        try:
+            outcome = run_seed(seed)
+        except AssertionError as problem:
+            raise AssertionError(f"python -m tests.simulation.three_nodes --seed {seed}") from problem
+        faults.update(outcome.faults)
+        counts.update(outcome.counts)
+    # A third of what was counted, at most: a small change of the product moves everything a little.
+    floors = {"acknowledged": 100, "committed batches": 150, "leaders of partitions": 25, "load copier": 1}
+    assert {name: count for name, count in floors.items() if counts[name] < count} == {}
+    assert faults.total() >= 10
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
-def test_a_copy_in_transactions_is_exactly_once(seed: int) -> None:
-    """The coordinators of its group and of its transactions fail over with their state."""
-    copied, made = World(seed).run(exactly_once.run)
-    assert copied
-    assert made.total() == 5
+def test_a_seed_is_always_the_same_run() -> None:
+    """A plan has the same history each time, and as text."""
+    plan = draw(1)
+    assert ClusterPlan.from_json(plan.to_json()) == plan
+    assert run_plan(plan).digest == run_plan(plan).digest

@@ -1,0 +1,183 @@
+"""The faults of a run on a simulated cluster.
+
+Here: each kind, and putting everything right at the end.
+Not here: which faults a run has (`plan`).
+"""
+
+import asyncio
+import errno
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+
+from busway_bus.testing.world import Crashed, SimNode
+from tests.simulation.plan import Fault
+from tests.simulation.three_nodes.nodes import Cluster, serves
+
+STOP_S = 5.0
+"""Virtual time after which an orderly stop is a kill, as with service managers."""
+
+
+class ClusterFaults:
+    """The faults of one run.
+
+    Attributes:
+        made: number of faults by kind that hit something.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._world, self._network = cluster, cluster.world, cluster.world.network
+        self.made: Counter[str] = Counter()
+        self._silent: Counter[tuple[str, str]] = Counter()
+
+    async def run(self) -> None:
+        """Make all faults of the plan, each at its moment; return when the last is over."""
+        began, under_way = self._world.now, []
+        for fault in self._cluster.plan.faults:
+            await self._world.sleep(max(0.0, began + fault.at_ms / 1000 - self._world.now))
+            self._world.trace.add(self._world.now, "world", str(fault))
+            under_way.append(asyncio.create_task(self._make(fault)))
+        await self._world.sleep(max(0.0, began + self._cluster.plan.span_ms / 1000 - self._world.now))
+        if under_way:
+            await asyncio.wait(under_way)
+        for task in under_way:
+            task.result()
+
+    async def _make(self, fault: Fault) -> None:
+        kinds: Mapping[str, Callable[[Fault], Awaitable[bool]]] = {
+            "crash": self._crash,
+            "power cut": self._crash,
+            "all dark": self._all_dark,
+            "stop": self._stop,
+            "freeze": self._freeze,
+            "cut": self._cut,
+            "partition": self._partition,
+            "one way": self._one_way,
+            "ring": self._ring,
+            "half open": self._half_open,
+            "slow link": self._slow_link,
+            "slow disk": self._slow_disk,
+            "clock jump": self._jump,
+        }
+        if await kinds[fault.kind](fault):
+            self.made[fault.kind] += 1
+
+    def _node(self, fault: Fault) -> SimNode:
+        return self._cluster.by_name[fault.target]
+
+    async def heal(self) -> None:
+        """End all faults."""
+        self._network.heal()
+        self._network.slow.clear()
+        self._cluster.down_until.clear()
+        for node in self._cluster.nodes:
+            node.disk.steps_left = None  # a crash that waits for a step on the disk
+            node.host.slowness, node.host.wall_offset_ms = 1.0, 0
+
+    # Nodes
+
+    async def _crash(self, fault: Fault) -> bool:
+        node = self._node(fault)
+        if not node.running:
+            return False
+        self._cluster.take_down(node, fault.for_ms)
+        end = node.power_cut if fault.kind == "power cut" else node.crash
+        end(at_step=fault.amount or None)
+        return True
+
+    async def _all_dark(self, fault: Fault) -> bool:
+        for node in self._cluster.nodes:
+            self._cluster.take_down(node, fault.for_ms)
+            node.power_cut()
+        return True
+
+    async def _stop(self, fault: Fault) -> bool:
+        node = self._node(fault)
+        if not serves(node):
+            return False
+        self._cluster.take_down(node, fault.for_ms)
+        stopping = asyncio.ensure_future(node.stop())
+        await asyncio.wait([stopping], timeout=STOP_S)
+        if not stopping.done():
+            node.crash()
+            await asyncio.wait([stopping])
+        if (problem := stopping.exception()) is not None and not isinstance(problem, Crashed):
+            raise problem
+        return True
+
+    async def _freeze(self, fault: Fault) -> bool:
+        process = self._node(fault).process
+        if process is None or not process.alive:
+            return False
+        process.freeze()
+        await self._world.sleep(fault.for_ms / 1000)
+        process.thaw()
+        return True
+
+    # The network
+
+    async def _silence(self, pairs: list[tuple[str, str]], fault: Fault) -> bool:
+        """Hold packets for a while; of overlapping silences the last to end counts."""
+        for pair in pairs:
+            self._silent[pair] += 1
+            self._network.silence(*pair)
+        await self._world.sleep(fault.for_ms / 1000)
+        for pair in pairs:
+            self._silent[pair] -= 1
+            if not self._silent[pair]:
+                self._network.heal(*pair)
+        return True
+
+    def _names(self) -> list[str]:
+        return [node.name for node in self._cluster.nodes]
+
+    async def _partition(self, fault: Fault) -> bool:
+        """Separate a node from all others; clients reach it."""
+        others = [name for name in self._names() if name != fault.target]
+        return await self._silence(
+            [pair for name in others for pair in ((fault.target, name), (name, fault.target))], fault
+        )
+
+    async def _one_way(self, fault: Fault) -> bool:
+        sender, receiver = fault.target.split(">")
+        return await self._silence([(sender, receiver)], fault)
+
+    async def _ring(self, fault: Fault) -> bool:
+        """Let each node send to the next one only."""
+        names = self._names()
+        following = {name: names[(number + 1) % len(names)] for number, name in enumerate(names)}
+        pairs = [(name, peer) for name in names for peer in names if peer not in {name, following[name]}]
+        return await self._silence(pairs, fault)
+
+    async def _half_open(self, fault: Fault) -> bool:
+        """Reset one end of the connections between two nodes; the other end learns of it later."""
+        near, far = fault.target.split(">")
+        ends = [*self._network.between(near, far)]
+        silence = asyncio.ensure_future(self._silence([(near, far), (far, near)], fault))
+        await self._world.sleep(0)
+        for end in ends:
+            end.drop(ConnectionResetError(errno.ECONNRESET, "one end was reset"))
+        await silence
+        return bool(ends)
+
+    async def _cut(self, fault: Fault) -> bool:
+        return bool(self._network.cut(fault.target))
+
+    async def _slow_link(self, fault: Fault) -> bool:
+        sender, receiver = fault.target.split(">")
+        self._network.slow[sender, receiver] = fault.amount / 1000
+        await self._world.sleep(fault.for_ms / 1000)
+        self._network.slow.pop((sender, receiver), None)
+        return True
+
+    # The machine
+
+    async def _slow_disk(self, fault: Fault) -> bool:
+        host = self._node(fault).host
+        host.slowness = float(fault.amount)
+        await self._world.sleep(fault.for_ms / 1000)
+        host.slowness = 1.0
+        return True
+
+    async def _jump(self, fault: Fault) -> bool:
+        self._node(fault).host.wall_offset_ms += fault.amount
+        return True

@@ -1,0 +1,162 @@
+"""The clients of a simulated cluster, and what each of them has seen.
+
+Here: writers, a reader, a member of a group, a service that copies records exactly once.
+Not here: the checks of what they saw (`run`).
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from busway import Consumer, Producer, TopicPartition
+from busway.errors import BuswayError
+from busway_bus.testing.world import World
+from busway_protocol.errors import KafkaError
+from tests.simulation.three_nodes.nodes import COPY, TOPIC
+
+FAILURES: Final = (BuswayError, KafkaError, TimeoutError, OSError)
+GROUP, COPIERS = "readers", "copiers"
+SOURCE, TARGET = TopicPartition(TOPIC, 0), TopicPartition(COPY, 0)
+CALM_PAUSE_S: Final = 0.3
+"""Interval of a writer's records after the faults."""
+_AGAIN_S: Final = 0.2
+_BUSY_RECORDS: Final = 30
+"""Records of a writer before it is as slow as after the faults."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Seen:
+    """What the clients were told, by partition.
+
+    Attributes:
+        acknowledged: offset and value.
+        read: offset and value, of a reader that reads all once.
+        committed: highest offset whose commit was acknowledged.
+        calm: set when no more faults come.
+        over: set when the clients should end.
+    """
+
+    world: World
+    servers: str
+    partitions: int
+    options: dict[str, Any]
+    acknowledged: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
+    read: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
+    committed: dict[int, int] = field(default_factory=dict)
+    calm: asyncio.Event = field(default_factory=asyncio.Event)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def timeouts(self) -> dict[str, Any]:
+        return {"request_timeout_ms": self.options["request_timeout_ms"]}
+
+    @property
+    def places(self) -> list[TopicPartition]:
+        return [TopicPartition(TOPIC, index) for index in range(self.partitions)]
+
+
+async def write(seen: Seen, partition: int) -> None:
+    """Send records with acks=all; one that failed is not sent again."""
+    number, options = 0, seen.options
+    acknowledged = seen.acknowledged.setdefault(partition, [])
+    timeouts = {name: options[name] for name in ("request_timeout_ms", "delivery_timeout_ms", "linger_ms")}
+    while not seen.over.is_set():
+        try:
+            async with Producer(seen.servers, enable_idempotence=True, **timeouts) as producer:
+                while not seen.over.is_set():
+                    sent = []
+                    for _ in range(options["burst"]):
+                        number += 1
+                        value = f"{partition}:{number}".encode()
+                        sent.append((value, await producer.send(TOPIC, value, partition=partition)))
+                    for value, future in sent:
+                        try:
+                            acknowledged.append(((await future).offset, value))
+                        except FAILURES:
+                            continue
+                    busy = number < _BUSY_RECORDS and not seen.calm.is_set()
+                    await seen.world.sleep(options["pause_ms"] / 1000 if busy else CALM_PAUSE_S)
+        except FAILURES:
+            await seen.world.sleep(_AGAIN_S)
+
+
+async def read(seen: Seen) -> None:
+    """Read all partitions once, each record when it is there."""
+    positions = dict.fromkeys(seen.places, 0)
+    while not seen.over.is_set():
+        try:
+            options = {"auto_offset_reset": "earliest", "enable_auto_commit": False, **seen.timeouts}
+            async with Consumer(bootstrap_servers=seen.servers, **options) as consumer:
+                await consumer.assign(list(positions))
+                for place, offset in positions.items():
+                    consumer.seek(place, offset)
+                while not seen.over.is_set():
+                    for place, records in (await consumer.getmany(timeout_ms=300)).items():
+                        for record in records:
+                            seen.read.setdefault(place.partition, []).append((record.offset, bytes(record.value)))
+                            positions[place] = record.offset + 1
+        except FAILURES:
+            await seen.world.sleep(_AGAIN_S)
+
+
+async def commit(seen: Seen) -> None:
+    """Read as the only member of a group, and commit each position."""
+    while not seen.over.is_set():
+        try:
+            options = {"auto_offset_reset": "earliest", "enable_auto_commit": False, **seen.timeouts}
+            async with Consumer(bootstrap_servers=seen.servers, group_id=GROUP, **options) as consumer:
+                await consumer.subscribe([TOPIC])
+                while not seen.over.is_set():
+                    offsets = {
+                        place: records[-1].offset + 1
+                        for place, records in (await consumer.getmany(timeout_ms=300)).items()
+                    }
+                    if offsets:
+                        await consumer.commit(offsets)
+                        seen.committed.update({place.partition: offset for place, offset in offsets.items()})
+        except FAILURES:
+            await seen.world.sleep(_AGAIN_S)
+
+
+async def copy(seen: Seen) -> None:
+    """Copy partition 0 in transactions with their offsets; begin again after a failure, as a restarted service does."""
+    while not seen.over.is_set():
+        try:
+            consumer = Consumer(
+                bootstrap_servers=seen.servers,
+                group_id=COPIERS,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                isolation_level="read_committed",
+                **seen.timeouts,
+            )
+            options = {**seen.timeouts, "delivery_timeout_ms": seen.options["delivery_timeout_ms"]}
+            async with consumer, Producer(seen.servers, transactional_id="copier", **options) as producer:
+                await consumer.subscribe([TOPIC])
+                while not seen.over.is_set():
+                    async with producer.transaction(consumer):
+                        for records in (await consumer.getmany(timeout_ms=200, max_records=5)).values():
+                            for record in records:
+                                if record.partition == SOURCE.partition:
+                                    await producer.send(COPY, record.value, partition=TARGET.partition)
+        except FAILURES:
+            await seen.world.sleep(_AGAIN_S)
+
+
+async def read_all(servers: str, place: TopicPartition) -> list[tuple[int, bytes]]:
+    """Read the committed records of a partition to its end."""
+    records: list[tuple[int, bytes]] = []
+    options = {"auto_offset_reset": "earliest", "enable_auto_commit": False, "isolation_level": "read_committed"}
+    async with Consumer(bootstrap_servers=servers, **options) as consumer:
+        await consumer.assign([place])
+        end = (await consumer.end_offsets([place]))[place]
+        while await consumer.position(place) < end:
+            for batch in (await consumer.getmany(timeout_ms=500)).values():
+                records += [(record.offset, bytes(record.value or b"")) for record in batch]
+    return records
+
+
+async def committed(servers: str, places: list[TopicPartition]) -> dict[int, int]:
+    """The committed offsets of the group."""
+    async with Consumer(bootstrap_servers=servers, group_id=GROUP, enable_auto_commit=False) as consumer:
+        return {place.partition: (await consumer.committed(place)) or 0 for place in places}
