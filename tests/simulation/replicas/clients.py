@@ -11,9 +11,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from tests.simulation.replicas.rules import Violation
-from tests.unit.busway_bus.replication.replica_cluster import ReplicaCluster, ReplicaHost
-
 from busway_bus.kernel.transactions import EndTransaction
 from busway_bus.replication.partition import Partition
 from busway_bus.testing.world import Crashed
@@ -22,6 +19,8 @@ from busway_protocol.records.batch import TRANSACTIONAL, iter_batches
 from busway_protocol.records.builder import BatchBuilder
 from busway_protocol.records.control import read_marker
 from busway_protocol.records.record import decode_records
+from tests.simulation.replicas.rules import Violation
+from tests.unit.busway_bus.replication.replica_cluster import ReplicaCluster, ReplicaHost
 
 TIMESTAMP: Final = 1_700_000_000_000
 READ_MAX: Final = 1 << 24
@@ -128,7 +127,7 @@ class Clients:
                 pass
             if self.over:
                 return None
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(self.chance.choice((0.05, 0.05, 0.5)))
 
     # The reader
 
@@ -146,12 +145,12 @@ class Clients:
         undecided: dict[int, int] = {}
         for content in partition.log.batches():
             for header, batch in iter_batches(content):
-                if header.next_offset > partition.high_watermark:
-                    break
                 if header.is_control:
                     undecided.pop(header.producer_id, None)
                 elif header.attributes & TRANSACTIONAL:
                     undecided.setdefault(header.producer_id, header.base_offset)
+                if header.next_offset > partition.high_watermark:
+                    continue
                 for record in decode_records(bytes(batch)):
                     before = self.seen.setdefault((index, record.offset), record.value or b"")
                     if before != record.value:
@@ -188,7 +187,9 @@ class Clients:
             visible = committed_values(replica)
             for transaction in ended:
                 there = visible & {*transaction.values}
-                if transaction.committed is not None and there != ({*transaction.values} if transaction.committed else set()):
+                if transaction.committed is not None and there != (
+                    {*transaction.values} if transaction.committed else set()
+                ):
                     name = "lost commit" if transaction.committed else "aborted read"
                     raise Violation(name, f"{there} of {transaction} are visible at broker {replica.state.node_id}")
 

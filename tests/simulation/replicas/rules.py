@@ -4,14 +4,16 @@ Here: rules of the controller's decisions, of acknowledgements and of answers to
 Not here: what clients have seen (`clients`), the faults (`scenario`).
 """
 
-from typing import Any
-
-from tests.unit.busway_bus.replication.replica_cluster import TOPIC, ReplicaCluster
-from tests.unit.busway_bus.replication.replica_controller import Watch
+from typing import Any, Final
 
 from busway_bus.metadata.image import NO_LEADER, ClusterImage, PartitionImage
 from busway_bus.replication.partition import Partition
 from busway_protocol.errors import ErrorCode
+from tests.unit.busway_bus.replication.replica_cluster import TOPIC, ReplicaCluster
+from tests.unit.busway_bus.replication.replica_controller import Watch
+
+MIN_ISR: Final = 2
+"""min.insync.replicas of the brokers."""
 
 
 class Violation(AssertionError):
@@ -32,7 +34,6 @@ class Rules(Watch):
     Attributes:
         flushed: acknowledged means flushed on each in-sync replica; otherwise written.
         unclean: unclean elections are allowed.
-        known: whether a broker's disk has what it acknowledged; a lost disk counts once it is registered as such.
     """
 
     def __init__(self, cluster: ReplicaCluster, *, flushed: bool = True, unclean: bool = False) -> None:
@@ -40,6 +41,8 @@ class Rules(Watch):
         self.violation: Violation | None = None
         self.ends: dict[int, int] = {}
         """End of what was acknowledged, by partition."""
+        self.fetched: dict[tuple[int, ...], int] = {}
+        """Newest broker epoch of each follower that a leader has served."""
 
     def broken(self, name: str, text: str) -> None:
         self.violation = self.violation or Violation(name, text)
@@ -74,21 +77,26 @@ class Rules(Watch):
     def _changed(self, index: int, older: PartitionImage, placed: PartitionImage) -> None:
         if placed.leader not in {older.leader, NO_LEADER}:
             if placed.leader_epoch <= older.leader_epoch:
-                self.broken("epoch reused", f"broker {placed.leader} leads {index} in epoch {placed.leader_epoch} again")
+                self.broken(
+                    "epoch reused", f"broker {placed.leader} leads {index} in epoch {placed.leader_epoch} again"
+                )
             if placed.leader not in {*older.isr, *older.elr} and not self.unclean:
                 text = f"broker {placed.leader} leads {index}, in sync were {older.isr} and eligible {older.elr}"
                 self.broken("unclean election", text)
             replica = self.ready(placed.leader, index)
             if replica is not None and replica.log.end_offset < self.ends.get(index, 0) and not self.unclean:
-                text = f"broker {placed.leader} leads {index} and ends at {replica.log.end_offset} of {self.ends[index]}"
+                text = (
+                    f"broker {placed.leader} leads {index} and ends at {replica.log.end_offset} of {self.ends[index]}"
+                )
                 self.broken("incomplete leader", text)
         leading = self.ready(placed.leader, index) if placed.leader != NO_LEADER else None
         if leading is None or not leading.leads:
             return
         for node_id in {*placed.isr} - {*older.isr, placed.leader}:
             replica = self.ready(node_id, index)
-            if replica is not None and self.end(replica) < leading.high_watermark:
-                text = f"broker {node_id} enters the ISR of {index} with {self.end(replica)} of {leading.high_watermark}"
+            committed = max(leading.high_watermark, self.ends.get(index, 0))
+            if replica is not None and self.end(replica) < committed:
+                text = f"broker {node_id} enters the ISR of {index} with {self.end(replica)} of {committed}"
                 self.broken("incomplete replica in sync", text)
 
     def altering(self, request: Any, response: Any, image: ClusterImage) -> None:
@@ -115,18 +123,31 @@ class Rules(Watch):
     # Acknowledgements and fetches
 
     def acknowledged(self, index: int, offset: int) -> None:
-        """What is acknowledged is on every in-sync replica, and on as many as min.insync.replicas."""
+        """What is acknowledged is on every in-sync replica, and on as many replicas as min.insync.replicas."""
         placed = self.cluster.partition(index)
         self.ends[index] = max(self.ends.get(index, 0), offset + 1)
-        replicas = {node_id: self.ready(node_id, index) for node_id in placed.isr}
-        for node_id, replica in replicas.items():
+        for node_id in placed.isr:
+            replica = self.ready(node_id, index)
             if replica is not None and self.end(replica) <= offset:
-                text = f"offset {offset} of {index} is acknowledged, in-sync broker {node_id} ends at {self.end(replica)}"
+                text = (
+                    f"offset {offset} of {index} is acknowledged, in-sync broker {node_id} ends at {self.end(replica)}"
+                )
                 self.broken("acknowledged too early", text)
+        lacking = [node_id for node_id in self.cluster.hosts if self._lacks(node_id, index, offset)]
+        if self.flushed and len(self.cluster.hosts) - len(lacking) < MIN_ISR:
+            self.broken("acknowledged too early", f"offset {offset} of {index} is acknowledged, {lacking} lack it")
 
-    def served(self, request: Any, response: Any, before: dict[int, int], after: dict[int, int]) -> None:
-        """A follower with another leader epoch gets no records."""
+    def _lacks(self, node_id: int, index: int, offset: int) -> bool:
+        """Whether a broker does not have an offset; of one that is down, as it was at its end."""
+        replica = self.cluster.hosts[node_id].replicas.local.get((TOPIC, index))
+        return replica is not None and self.end(replica) <= offset
+
+    def served(
+        self, leader: tuple[int, int], request: Any, response: Any, before: dict[int, int], after: dict[int, int]
+    ) -> None:
+        """A follower with another leader epoch gets no records; nor does a process that was replaced, once the next has fetched."""
         asked = {partition.partition: partition for topic in request.topics for partition in topic.partitions}
+        replica, broker_epoch = request.replica_state.replica_id, request.replica_state.replica_epoch
         for topic in response.responses:
             for answer in topic.partitions:
                 index = answer.partition_index
@@ -136,3 +157,8 @@ class Rules(Watch):
                 if not before.get(index, epoch) <= epoch <= after.get(index, epoch):
                     text = f"a fetch in epoch {epoch} of {index} is served, whose epoch is {after[index]}"
                     self.broken("stale request", text)
+                key = (*leader, index, after.get(index, epoch), replica)
+                if broker_epoch < self.fetched.setdefault(key, broker_epoch):
+                    text = f"a fetch of broker {replica} in its earlier epoch {broker_epoch} is served"
+                    self.broken("stale request", text)
+                self.fetched[key] = max(self.fetched[key], broker_epoch)

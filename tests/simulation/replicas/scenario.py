@@ -6,16 +6,16 @@ Not here: the brokers (`replica_cluster` of the unit tests), the rules (`rules`)
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from busway_bus.controller.elections import PREFERRED, ElectLeaders
+from busway_bus.testing.world import World
 from tests.simulation.replicas.clients import Clients
 from tests.simulation.replicas.rules import Rules, Violation
 from tests.unit.busway_bus.replication.replica_cluster import ReplicaCluster
-
-from busway_bus.testing.world import World
 
 PARTITIONS: Final = 2
 CONVERGED_S: Final = 120.0
@@ -36,6 +36,9 @@ class Theme:
         lag_ms: replica.lag.time.max.ms.
         controller_delay_s: means of the way to the controller.
         syncs_s: durations of a sync at the beginning.
+        feeds_s: mean times in which a broker reads a change of the metadata.
+        slowness: of work in threads.
+        delayed, lost_responses: see `ReplicaCluster`.
     """
 
     kinds: tuple[str, ...]
@@ -46,6 +49,10 @@ class Theme:
     lag_ms: int = 3_000
     controller_delay_s: tuple[float, ...] = (0.001,)
     syncs_s: tuple[tuple[float, float], ...] = ((0.0, 0.0), (0.01, 0.05))
+    feeds_s: tuple[float, ...] = (0.02,)
+    slowness: tuple[float, ...] = (1.0,)
+    delayed: float = 0.0
+    lost_responses: float = 0.0
 
 
 THEMES: Final[Mapping[str, Theme]] = {
@@ -56,16 +63,27 @@ THEMES: Final[Mapping[str, Theme]] = {
         writers=("write", "write_once", "transact"),
     ),
     "elections": Theme(kinds=("leader", "leader", "kill", "fence", "cut", "heal", "all"), faults=8),
+    "epochs": Theme(
+        kinds=("fence", "elect", "elect", "cut", "heal", "kill"),
+        faults=16,
+        pause_s=0.1,
+        writers=("write_once", "write_once", "write_once", "transact"),
+        feeds_s=(0.001, 0.02, 0.3),
+        slowness=(1.0, 100.0),
+        delayed=0.03,
+        lost_responses=0.1,
+    ),
     "isrs": Theme(
-        kinds=("cut", "cut", "slow", "kill", "fence", "heal", "heal"),
+        kinds=("cut", "cut", "slow", "kill", "fence", "lag", "heal", "heal"),
         lag_ms=300,
         controller_delay_s=(0.001, 0.05, 0.2),
     ),
     "losses": Theme(
-        kinds=("lose", "lose", "kill", "fence", "slow", "cut", "heal"),
+        kinds=("lose", "lose", "lose joining", "kill", "fence", "slow", "cut", "heal"),
         durability="os",
         lag_ms=300,
         controller_delay_s=(0.001, 0.2),
+        delayed=0.03,
     ),
     "transactions": Theme(
         kinds=("leader", "kill", "fence", "cut", "heal"), faults=6, writers=("transact", "transact", "transact")
@@ -76,8 +94,8 @@ THEMES: Final[Mapping[str, Theme]] = {
 class Faults:
     """Faults one after the other, of which several may last at a time."""
 
-    def __init__(self, cluster: ReplicaCluster, chance: Random, theme: Theme) -> None:
-        self.cluster, self.chance, self.theme = cluster, chance, theme
+    def __init__(self, cluster: ReplicaCluster, rules: Rules, chance: Random, theme: Theme) -> None:
+        self.cluster, self.rules, self.chance, self.theme = cluster, rules, chance, theme
 
     async def make(self) -> None:
         for _ in range(self.theme.faults):
@@ -108,12 +126,13 @@ class Faults:
             case "fence":
                 cluster.fence(node_id)
             case "lose" if host.alive and self._may_lose(node_id):
-                cluster.crash(node_id, power=False)
-                host.lossy = True
-                if chance.random() < 0.5:
-                    host.wipe()
-                await asyncio.sleep(chance.choice((0.001, 0.2)))
-                await cluster.restart(node_id)
+                await self._lose(node_id, chance.choice((0.001, 0.2)))
+            case "lose joining":
+                await self._lose_joining()
+            case "elect":
+                cluster.controller.decide(ElectLeaders(kind=PREFERRED, partitions=None))
+            case "lag":
+                await self._progress_without(node_id)
             case "cut":
                 other = chance.choice(others)
                 cluster.cut |= {(node_id, other), (other, node_id)} if chance.random() < 0.7 else {(node_id, other)}
@@ -121,6 +140,56 @@ class Faults:
                 host.disk.faults.sync_s = chance.choice(((0.0, 0.0), (0.01, 0.05), (0.05, 0.3)))
             case "heal":
                 cluster.cut.clear()
+
+    async def _lose(self, node_id: int, after_s: float) -> None:
+        """Cut the power of a broker, or replace its disk."""
+        host = self.cluster.hosts[node_id]
+        self.cluster.crash(node_id, power=False)
+        host.lossy = True
+        if self.chance.random() < 0.5:
+            host.wipe()
+        await asyncio.sleep(after_s)
+        await self.cluster.restart(node_id)
+
+    async def _lose_joining(self) -> None:
+        """Do that to a broker which is about to enter an ISR, if there is soon one."""
+        for _ in range(100):
+            for index in range(PARTITIONS):
+                placed = self.cluster.partition(index)
+                leading = self.cluster.partition_on(placed.leader, index) if placed.leader > 0 else None
+                asked = leading.state.in_flight if leading is not None else None
+                joining = [] if asked is None else [each for each in asked.isr if each not in placed.isr]
+                if joining and self.cluster.hosts[joining[0]].alive and self._may_lose(joining[0]):
+                    await self._lose(joining[0], 0.001)
+                    return
+            await asyncio.sleep(0.005)
+
+    async def _progress_without(self, node_id: int) -> None:
+        """Cut one broker off, once all are in sync: the others acknowledge records soon."""
+        cluster = self.cluster
+        cluster.cut.clear()
+        for other, host in cluster.hosts.items():
+            host.disk.faults.sync_s = (0.0, 0.0)
+            if not host.alive:
+                await cluster.restart(other)
+        if not await self._comes(lambda: all(len(cluster.partition(index).isr) == 3 for index in range(PARTITIONS))):
+            return
+        others = {other for other in cluster.hosts if other != node_id}
+        led = [index for index in range(PARTITIONS) if cluster.partition(index).leader in others]
+        cluster.cut |= {(node_id, other) for other in others} | {(other, node_id) for other in others}
+        before = dict(self.rules.ends)
+        if led and not await self._comes(
+            lambda: any(self.rules.ends.get(index, 0) > before.get(index, 0) + 3 for index in led)
+        ):
+            raise Violation("never", f"nothing is acknowledged without broker {node_id}")
+        cluster.cut.clear()
+
+    async def _comes(self, condition: Callable[[], bool]) -> bool:
+        try:
+            await self.cluster.until(condition, within_s=20)
+        except AssertionError:
+            return False
+        return True
 
     def _may_lose(self, node_id: int) -> bool:
         """Whether no other broker still lacks what it has lost."""
@@ -144,12 +213,15 @@ async def _run(world: World, theme: Theme) -> Clients:
     cluster.controller_delay_s = chance.choice(theme.controller_delay_s)
     rules = cluster.controller.watch = Rules(cluster, flushed=theme.durability == "flush")
     await cluster.start(PARTITIONS, durability=theme.durability)
-    for host in cluster.hosts.values():
+    cluster.delayed, cluster.lost_responses = theme.delayed, theme.lost_responses
+    for node_id, host in cluster.hosts.items():
         host.disk.faults.sync_s = chance.choice(theme.syncs_s)
+        host.feed_delay_s = chance.choice(theme.feeds_s)
+        world.host(f"n{node_id}").slowness = chance.choice(theme.slowness)
     clients = Clients(cluster, chance, PARTITIONS)
     work = [getattr(clients, kind)(writer) for writer, kind in enumerate(theme.writers)]
     running = [asyncio.ensure_future(each) for each in (*work, clients.read())]
-    await Faults(cluster, chance, theme).make()
+    await Faults(cluster, rules, chance, theme).make()
     cluster.cut.clear()
     for node_id, host in cluster.hosts.items():
         host.disk.faults.sync_s = (0.0, 0.0)

@@ -65,7 +65,7 @@ class Channels:
     async def send(self, *arguments: Any, **options: Any) -> Any:
         """To a broker, or with one argument to the controller."""
         if len(arguments) == 1:
-            return await self._cluster.to_controller(self._node_id, arguments[0])
+            return await self._cluster.to_controller(arguments[0])
         return await self._cluster.to_broker(self._node_id, *arguments, timeout_ms=options["timeout_ms"])
 
 
@@ -81,6 +81,8 @@ class ReplicaHost:
         self.replicas: ReplicaManager
         self.epoch = -1
         self.starts = 0
+        self.feed_delay_s = 0.02
+        """Mean time in which it reads a change of the metadata."""
         self.lossy = False
         """Whether its last end may have cost acknowledged records."""
         self.has_lost = False
@@ -92,8 +94,11 @@ class ReplicaHost:
         self.cluster.world.host(f"n{self.node_id}").waited_s += seconds
 
     def wipe(self) -> None:
-        """Give it an empty disk, as a replaced node has."""
+        """Give it an empty disk, formatted with the id of the old one: no replica has to be assigned to another directory."""
+        self.disk.power_on()
+        properties = self.disk.read_bytes("meta.properties")
         self.disk = SimFiles(self.cluster.world.chance(f"disk{self.node_id}/{self.starts}"))
+        self.disk.replace("meta.properties", properties)
         self.disk.waits = self._wait
 
     @property
@@ -150,7 +155,7 @@ class ReplicaHost:
             while not self._feed:
                 self._fed.clear()
                 await self._fed.wait()
-            await asyncio.sleep(chance.expovariate(50))
+            await asyncio.sleep(chance.expovariate(1 / self.feed_delay_s))
             image, delta, offset = self._feed.popleft()
             await self.replicas.local.follow(image, delta)
             self._heartbeat(offset)
@@ -197,7 +202,7 @@ class ReplicaHost:
         elif isinstance(answer, Awaitable):
             answer = await answer
         if key == fetch.API and request.replica_state.replica_id >= 0:
-            self.cluster.watch.served(request, answer, epochs, self.epochs())
+            self.cluster.watch.served((self.node_id, self.starts), request, answer, epochs, self.epochs())
         return over_the_wire(answer, version)
 
     def epochs(self) -> dict[int, int]:
@@ -274,6 +279,8 @@ class ReplicaCluster:
         cut: pairs of broker ids whose requests are lost.
         delay_s: mean of a message's way.
         controller_delay_s: the same, to the controller and back.
+        delayed: share of messages that take twenty times as long.
+        lost_responses: share of clients' requests that are carried out without an answer.
     """
 
     def __init__(self, world: World, count: int = 3, *, settings: dict[str, str] | None = None) -> None:
@@ -284,7 +291,9 @@ class ReplicaCluster:
         self.controller.followers = {node_id: host.publish for node_id, host in self.hosts.items()}
         self.cut: set[tuple[int, int]] = set()
         self.delay_s = self.controller_delay_s = 0.001
+        self.delayed, self.lost_responses = 0.0, 0.0
         self._network = world.chance("network")
+        self._wire = world.process("network")
 
     async def start(self, partitions: int = 1, **configs: str) -> None:
         """Start all, and create the topic with each broker as the preferred leader in turn."""
@@ -375,7 +384,10 @@ class ReplicaCluster:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
         try:
             async with asyncio.timeout(within_s):
-                return int(await host.process.run(work, host, index, *arguments))
+                done = int(await host.process.run(work, host, index, *arguments))
+            if self.lost_responses and self._network.random() < self.lost_responses:
+                raise KafkaError(ErrorCode.NETWORK_EXCEPTION)
+            return done
         except TimeoutError:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT) from None
 
@@ -386,10 +398,15 @@ class ReplicaCluster:
     # The network
 
     def _way(self, mean_s: float) -> float:
+        if self.delayed and self._network.random() < self.delayed:
+            mean_s *= 20
         return self._network.expovariate(1 / mean_s)
 
     async def to_broker(self, sender: int, receiver: int, request: Any, *, timeout_ms: int) -> Any:
-        """As of `BrokerChannels.send`."""
+        """As of `BrokerChannels.send`. What was sent arrives even if the sender ends."""
+        return await self._wire.run(self._to_broker, sender, receiver, request, timeout_ms)
+
+    async def _to_broker(self, sender: int, receiver: int, request: Any, timeout_ms: int) -> Any:
         await asyncio.sleep(self._way(self.delay_s))
         version = info_of(type(request)).max_version
         request = over_the_wire(request, version)
@@ -410,8 +427,11 @@ class ReplicaCluster:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION)
         return response
 
-    async def to_controller(self, sender: int, request: Any) -> Any:
-        """As of `ControllerChannel.send`; a retry may have been carried out before."""
+    async def to_controller(self, request: Any) -> Any:
+        """As of `ControllerChannel.send`; a retry may have been carried out before. What was sent arrives even if the sender ends."""
+        return await self._wire.run(self._to_controller, request)
+
+    async def _to_controller(self, request: Any) -> Any:
         version = info_of(type(request)).max_version
         key = info_of(type(request)).api_key
         assert key == alter_partition.API

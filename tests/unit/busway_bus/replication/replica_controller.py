@@ -39,8 +39,10 @@ class Watch:
     def acknowledged(self, index: int, offset: int) -> None:
         """A leader acknowledges a record with acks=all."""
 
-    def served(self, request: Any, response: Any, before: dict[int, int], after: dict[int, int]) -> None:
-        """A leader answers a follower's fetch, with its leader epochs when the request came and now."""
+    def served(
+        self, leader: tuple[int, int], request: Any, response: Any, before: dict[int, int], after: dict[int, int]
+    ) -> None:
+        """A process of a leader answers a follower's fetch; its leader epochs when the request came and now."""
 
 
 class Controller:
