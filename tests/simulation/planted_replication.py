@@ -82,6 +82,15 @@ def _never_diverges(_: Any) -> Any:
     return lambda partition, epoch, offset: None
 
 
+def _counts_before_it_compares(original: Any) -> Any:
+    def partition_data(self: Any, partition: Any, cached: Any) -> Any:
+        if self._follower is not None:
+            self._note(partition, cached, self._follower)
+        return original(self, partition, cached)
+
+    return partition_data
+
+
 def _cuts_at_high_watermark(original: Any) -> Any:
     def put(self: Any, partition: Any) -> None:
         followed = self._followed.get((partition.topic, partition.index))
@@ -101,16 +110,6 @@ def _counts_unflushed(_: Any) -> Any:
         pass
 
     return synced
-
-
-def _applies_any_answer(original: Any) -> Any:
-    def step(log: Any, request: Any, answer: Any) -> Any:
-        import dataclasses
-
-        asked = dataclasses.replace(log, leader_epoch=request.current_leader_epoch)
-        return original(asked, request, answer)
-
-    return step
 
 
 def _keeps_producers(original: Any) -> Any:
@@ -192,6 +191,28 @@ def _restarted_followers(_: Any) -> Any:
     return check_follower
 
 
+def _not_compared_after_the_wait(_: Any) -> Any:
+    async def send(self: Any, requests: Any) -> bool:
+        from busway_bus.replication.isr_updates import request_of
+        from busway_protocol.errors import ErrorCode
+
+        broker_epoch = self._broker_epoch()
+        if broker_epoch < 0:
+            return False
+        response = await self._controller.send(request_of(requests, node_id=self._node_id, broker_epoch=broker_epoch))
+        answers = [answer for topic in response.topics for answer in topic.partitions]
+        for (partition, request), answer in zip(requests.items(), answers, strict=False):
+            if answer.error_code == ErrorCode.NONE:
+                partition.state.isr, partition.state.in_flight = tuple(answer.isr), None
+                partition.state._count_isr()
+                partition._carry_out(partition.state._advance())
+            elif partition.state.in_flight is request:
+                self._answered(partition, request, answer)
+        return True
+
+    return send
+
+
 def _without_epochs(original: Any) -> Any:
     def ask(self: Any, isr: Any) -> Any:
         from dataclasses import replace
@@ -203,41 +224,11 @@ def _without_epochs(original: Any) -> Any:
     return ask
 
 
-def _takes_any_answer(_: Any) -> Any:
-    def isr_altered(self: Any, answer: Any, request: Any = None) -> Any:
-        self.isr, self.partition_epoch, self.in_flight = answer.isr, answer.partition_epoch, None
-        self._count_isr()
-        return self._advance()
-
-    return isr_altered
-
-
-def _undone_at_any_error(original: Any) -> Any:
-    def isr_refused(self: Any, request: Any, *, undone: bool) -> Any:
-        return original(self, request, undone=True)
-
-    return isr_refused
-
-
-def _no_epoch_begins(_: Any) -> Any:
-    def begin_epoch(self: Any, leader_epoch: int) -> None:
-        pass
-
-    return begin_epoch
-
-
 def _never_lags(_: Any) -> Any:
     def time_passed(self: Any, now_ms: int, lag_max_ms: int) -> Any:
         return ()
 
     return time_passed
-
-
-def _any_high_watermark(_: Any) -> Any:
-    def leader_high_watermark(self: Any, high_watermark: int) -> Any:
-        return self._raise(high_watermark)
-
-    return leader_high_watermark
 
 
 PLANTED: Final = (
@@ -287,12 +278,18 @@ PLANTED: Final = (
         "stale leader epoch accepted in Fetch",
         "a leader serves a follower that is in another leader epoch",
         (("busway_bus.replication.partition:Partition.check_epoch", _any_epoch),),
-        "elections",
+        "epochs",
     ),
     Planted(
         "last fetched epoch ignored",
         "a leader does not compare the follower's last epoch with its own log",
         (("busway_bus.handlers.fetch:diverging_end", _never_diverges),),
+        "elections",
+    ),
+    Planted(
+        "offset of a diverging follower counted",
+        "a leader counts what a follower has before it compares the logs",
+        (("busway_bus.handlers.fetch:_Fetch._partition_data", _counts_before_it_compares),),
         "elections",
     ),
     Planted(
@@ -314,33 +311,21 @@ PLANTED: Final = (
         "elections",
     ),
     Planted(
-        "response of an earlier leader epoch applied",
-        "the epoch is not compared again after the wait for a leader's response",
-        ((f"{_FETCHER}:step", _applies_any_answer),),
-        "elections",
-    ),
-    Planted(
         "producers kept after a truncation",
         "a retried batch that was truncated counts as a duplicate",
         (("busway_bus.log.partition_log:PartitionLog.truncate", _keeps_producers),),
-        "elections",
+        "epochs",
     ),
     Planted(
         "producers forgotten after a truncation",
         "the producer state is not rebuilt from the rest of the log",
         (("busway_bus.log.partition_log:PartitionLog.truncate", _forgets_producers),),
-        "elections",
+        "epochs",
     ),
     Planted(
         "leader epochs kept after a truncation",
         "the leader epoch cache lists epochs whose records are gone",
         (("busway_bus.log.epochs:LeaderEpochs.truncate", _keeps_epochs),),
-        "elections",
-    ),
-    Planted(
-        "leader epoch begins with its first record",
-        "a new leader does not note where its epoch begins",
-        (("busway_bus.log.partition_log:PartitionLog.begin_epoch", _no_epoch_begins),),
         "elections",
     ),
     Planted(
@@ -359,7 +344,7 @@ PLANTED: Final = (
         "append after the leadership ended",
         "a batch that is inspected in a thread is written although this broker leads no more",
         (("busway_bus.replication.manager:ReplicaManager._in_turn", _appends_after_the_leadership),),
-        "elections",
+        "epochs",
     ),
     Planted(
         "fetch of a replaced process accepted",
@@ -374,15 +359,9 @@ PLANTED: Final = (
         "losses",
     ),
     Planted(
-        "response to AlterPartition outlives its epoch",
-        "the leader takes over an ISR of an earlier leader epoch or partition epoch",
-        ((f"{_STATE}.isr_altered", _takes_any_answer),),
-        "isrs",
-    ),
-    Planted(
-        "unanswered AlterPartition counts as refused",
-        "the leader does not wait for the record that says what the controller did",
-        ((f"{_STATE}.isr_refused", _undone_at_any_error),),
+        "ISR not compared after the wait for the controller",
+        "the leader takes over the ISR of a response although a newer record has come since the request",
+        (("busway_bus.replication.isr_updates:IsrUpdates._send", _not_compared_after_the_wait),),
         "isrs",
     ),
     Planted(
@@ -390,11 +369,5 @@ PLANTED: Final = (
         "the leader never shrinks the ISR: records wait for a follower that does not fetch",
         ((f"{_STATE}.time_passed", _never_lags),),
         "isrs",
-    ),
-    Planted(
-        "follower takes over any high watermark",
-        "a follower's high watermark is beyond the end of its log",
-        ((f"{_STATE}.leader_high_watermark", _any_high_watermark),),
-        "elections",
     ),
 )
