@@ -160,4 +160,6 @@ def _update(session: Session, request: FetchRequest) -> None:
             if cached is None:
                 session.partitions[key] = CachedPartition(key, partition)
             else:
+                if partition.current_leader_epoch != cached.request.current_leader_epoch:
+                    cached.high_watermark = -1  # the last response may have been ignored: it was for another epoch
                 cached.request = partition

@@ -42,11 +42,12 @@ class Invariants:
         self.leaders: dict[int, int] = {}
         self.votes: dict[tuple[int, int], int] = {}
         self.told_epochs: dict[int, int] = {}
+        self.pre_votes: dict[tuple[int, int], set[int]] = {}
         self.elections = 0
 
     # Each step of a node
 
-    def after_step(self, node: "Node", everyone: Iterable["Node"]) -> None:
+    def after_step(self, node: "Node", everyone: Iterable["Node"], now_ms: int) -> None:
         """Epochs and high watermarks go up; an epoch has one leader, in everybody's view; it has all that earlier ones committed."""
         core = node.core
         assert core is not None
@@ -65,6 +66,7 @@ class Invariants:
         leads = core.role is Role.LEADER
         if leads and not node.led:
             self.elections += 1
+            node.led_ms = now_ms
             # One that was away may win an epoch that is over, and need not have what was committed in later ones.
             before = bisect_left(self.committed_in, core.epoch)
             if node.written[:before] != self.committed[:before]:
@@ -113,6 +115,7 @@ class Invariants:
             epoch = getattr(partition, "replica_epoch", getattr(partition, "current_leader_epoch", None))
             self._told(node, partition.leader_epoch if epoch is None else epoch)
             if isinstance(message.body, VoteRequest) and not partition.pre_vote:
+                self._stands(node, partition.replica_epoch)
                 self._voted(node, partition.replica_epoch, node.id)
             return
         known = leader_known_by(message.body)
@@ -121,8 +124,33 @@ class Invariants:
         self._told(node, known.epoch)
         if isinstance(message.body, VoteResponse) and message.body.topics[0].partitions[0].vote_granted:
             asked = message.waiter.body.topics[0].partitions[0]
-            if not asked.pre_vote:
+            if asked.pre_vote:
+                self._would_vote(node, asked.replica_epoch, asked.replica_id)
+            else:
                 self._voted(node, asked.replica_epoch, asked.replica_id)
+
+    def _would_vote(self, node: "Node", epoch: int, candidate: int) -> None:
+        assert node.core is not None
+        if node.core.role is Role.LEADER:
+            raise Violation(f"node {node.id} leads epoch {node.core.epoch} and grants a pre-vote of {candidate}")
+        self.pre_votes.setdefault((candidate, epoch), set()).add(node.id)
+
+    def _stands(self, node: "Node", epoch: int) -> None:
+        """A node raises its epoch only if a majority would vote for it (KIP-996)."""
+        granted = {node.id, *self.pre_votes.get((node.id, epoch - 1), ())}
+        if len(granted) < majority(len(self.voters)):
+            raise Violation(f"node {node.id} stands in epoch {epoch} with the pre-votes of {sorted(granted)}")
+
+    def after_tick(self, node: "Node", now_ms: int, within_ms: int) -> None:
+        """A leader resigns without fetches of a majority."""
+        assert node.core is not None
+        if node.core.role is not Role.LEADER or len(self.voters) == 1 or now_ms < node.led_ms + within_ms:
+            return
+        fetched = [
+            voter for voter, at_ms in node.fetched_ms.items() if voter in self.voters and at_ms > now_ms - within_ms
+        ]
+        if len(fetched) + 1 < majority(len(self.voters)):
+            raise Violation(f"node {node.id} leads epoch {node.core.epoch}, and only {fetched} fetch")
 
     def _told(self, node: "Node", epoch: int) -> None:
         self.told_epochs[node.id] = max(self.told_epochs.get(node.id, 0), epoch)

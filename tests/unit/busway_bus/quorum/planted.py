@@ -138,6 +138,24 @@ def _everything_is_committed(original: Any) -> Any:
     return decided
 
 
+def _stands_at_once(original: Any) -> Any:
+    def poll_ballot(self: Any, now_ms: int, *, due: bool) -> None:
+        if self.role is Role.PROSPECTIVE:
+            self.replica.stand(now_ms)
+        else:
+            original(self, now_ms, due=due)
+
+    return poll_ballot
+
+
+def _would_always_vote(_: Any) -> Any:
+    return lambda role, *, covers, fetched: True
+
+
+def _leads_on(_: Any) -> Any:
+    return lambda self, now_ms: False
+
+
 _VOTES, _REPLICA, _CORE, _OUTBOX = (f"busway_bus.quorum.{name}" for name in ("leadership", "replica", "core", "outbox"))
 PLANTED: Final = (
     Planted(
@@ -208,5 +226,20 @@ PLANTED: Final = (
         "acknowledges_all",
         "all proposals count as committed as soon as one is",
         ((f"{_VOTES}:Leadership.decided", _everything_is_committed),),
+    ),
+    Planted(
+        "pre_vote_skipped",
+        "a node raises its epoch and asks for votes without the pre-votes of a majority (KIP-996)",
+        ((f"{_CORE}:Quorum._poll_ballot", _stands_at_once),),
+    ),
+    Planted(
+        "pre_vote_always_granted",
+        "a leader, and a follower that has one, grant every pre-vote",
+        ((f"{_CORE}:would_vote", _would_always_vote),),
+    ),
+    Planted(
+        "check_quorum_ignored",
+        "a leader that no majority fetches from goes on leading",
+        ((f"{_VOTES}:Leadership.has_lost_its_majority", _leads_on),),
     ),
 )

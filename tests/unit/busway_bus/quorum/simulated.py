@@ -26,6 +26,8 @@ from busway_bus.quorum.settings import QuorumSettings
 from busway_bus.quorum.states import Election, Role
 from busway_bus.quorum.voters import ReplicaKey, Voter, VoterSet
 from busway_protocol.compile import decode, encode
+from busway_protocol.messages.fetch import FetchRequest
+from busway_protocol.messages.metadata_snapshots import FetchSnapshotRequest
 from busway_protocol.records.batch import iter_batches
 from busway_protocol.records.builder import BatchBuilder
 from busway_protocol.schema import info_of
@@ -73,6 +75,8 @@ class Node:
     high_watermark_seen: int = 0
     applied: int = 0
     led: bool = False
+    led_ms: int = 0
+    fetched_ms: dict[int, int] = field(default_factory=dict)
 
     @property
     def key(self) -> ReplicaKey:
@@ -145,6 +149,7 @@ class Simulation:
         for batch in node.durable:
             log.appended(batch.epoch, batch.base_offset, batch.next_offset)
         log.flushed(log.end_offset)
+        node.fetched_ms.clear()
         node.epoch_seen = node.high_watermark_seen = node.applied = 0
         node.led = False
         node.wakes_ms = 0.0
@@ -169,7 +174,12 @@ class Simulation:
             self.at(node.frozen_until_ms, lambda: self._step(node, life, message))
             return
         now_ms = self._clock(node)
+        if isinstance(message, Request) and isinstance(message.body, FetchRequest | FetchSnapshotRequest):
+            body = message.body
+            node.fetched_ms[getattr(body, "replica_state", body).replica_id] = now_ms
         self._do(node, node.core.tick(now_ms) if message is None else node.core.step(message, now_ms))
+        if message is None:
+            self.invariants.after_tick(node, now_ms, 2 * SETTINGS.fetch_timeout_ms)
 
     def _do(self, node: Node, ready: Ready) -> None:
         """Carry out a `Ready`, as the driver will."""
@@ -177,7 +187,7 @@ class Simulation:
         assert core is not None
         for write in ready.append:
             _write(node.written, write)
-        self.invariants.after_step(node, self.nodes.values())
+        self.invariants.after_step(node, self.nodes.values(), self._clock(node))
         for proposal in ready.committed:
             self.acknowledged += 1
             self.invariants.acknowledged(proposal, proposal.waiter)

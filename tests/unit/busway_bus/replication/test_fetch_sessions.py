@@ -54,6 +54,21 @@ def test_what_gave_records_is_read_last() -> None:
     assert list(session.partitions) == [a, b]
 
 
+def test_a_new_leader_epoch_repeats_the_high_watermark() -> None:
+    """A follower ignores a response of an earlier epoch, and an idle partition would not send another."""
+    sessions = FetchSessions(10)
+    session = opened(sessions, 1)
+    (cached,) = session.partitions.values()
+    cached.high_watermark = 7
+    request = fetch([0], session=session.id, epoch=1)
+    sessions.open(request, by_id=False, now_ms=0)
+    assert cached.high_watermark == 7
+    request = fetch([0], session=session.id, epoch=2)
+    request.topics[0].partitions[0].current_leader_epoch = 5
+    sessions.open(request, by_id=False, now_ms=0)
+    assert cached.high_watermark == -1
+
+
 def test_a_full_cache_thrashes_nobody() -> None:
     """Of 1,001 clients one goes without a session; the others keep theirs."""
     sessions = FetchSessions(1_000)

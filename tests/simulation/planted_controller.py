@@ -1,0 +1,138 @@
+"""Bugs put into the controller on purpose: elections, ISR changes, registrations.
+
+Here: each as a change of a named function.
+Not here: the engine and the bound of each (`planted_cluster`), how they are put in (`planting`).
+"""
+
+from typing import Any, Final
+
+from tests.simulation.planting import Planted
+
+_ISRS, _TARGET = "busway_bus.controller.isr_changes", "busway_bus.controller.partition_changes:_Target"
+_LEADERS = "busway_bus.controller.leaders"
+
+
+def _any_epochs(_: Any) -> Any:
+    return lambda change, partition, broker_id: None
+
+
+def _any_broker_epoch(_: Any) -> Any:
+    return lambda image, node_id, epoch: image.brokers[node_id]
+
+
+def _anyone_is_eligible(_: Any) -> Any:
+    return lambda image, broker_id, epoch: ""
+
+
+def _any_member_epoch(original: Any) -> Any:
+    return lambda image, broker_id, epoch: original(image, broker_id, -1)
+
+
+def _stays_in_sync(_: Any) -> Any:
+    return lambda image, broker_id, *, config, unclean=False: []
+
+
+def _always_unclean(_: Any) -> Any:
+    return lambda self, topic: True
+
+
+def _no_eligible(_: Any) -> Any:
+    def derive_elr(self: Any) -> None:
+        self.elr = ()
+
+    return derive_elr
+
+
+def _eligible_for_ever(_: Any) -> Any:
+    def derive_elr(self: Any) -> None:
+        if self.change.elr_enabled:
+            left = {*self.elr, *self.before.isr} - {*self.isr, *self.change.unclean_shutdown}
+            self.elr = tuple(sorted(left.intersection(self.replicas)))
+
+    return derive_elr
+
+
+def _clean_for_ever(original: Any) -> Any:
+    return lambda image, broker_id, *, config, unclean=False: original(image, broker_id, config=config, unclean=False)
+
+
+def _same_epoch(original: Any) -> Any:
+    def after(partition: Any, record: Any) -> Any:
+        from dataclasses import replace
+
+        return replace(original(partition, record), leader_epoch=partition.leader_epoch)
+
+    return after
+
+
+def _fenced_leads(_: Any) -> Any:
+    return lambda self, partition, directories: lambda broker_id: True
+
+
+PLANTED: Final = (
+    Planted(
+        "stale leader epoch accepted in AlterPartition",
+        "the controller changes an ISR for a leader that has not seen the partition's last change",
+        ((f"{_ISRS}:_check_epochs", _any_epochs),),
+        "epochs",
+    ),
+    Planted(
+        "stale broker epoch accepted in AlterPartition",
+        "the controller changes ISRs for a process that has been replaced",
+        ((f"{_ISRS}:registered", _any_broker_epoch),),
+        "losses",
+    ),
+    Planted(
+        "fenced broker enters an ISR",
+        "the controller does not compare a new in-sync replica with the registered brokers",
+        ((f"{_ISRS}:_ineligible", _anyone_is_eligible),),
+        "isrs",
+    ),
+    Planted(
+        "restarted broker enters an ISR",
+        "the controller ignores the epochs of brokers in a new ISR",
+        ((f"{_ISRS}:_ineligible", _any_member_epoch),),
+        "losses",
+    ),
+    Planted(
+        "fenced broker stays in the ISR",
+        "a broker that is fenced keeps its leaderships and stays in sync",
+        ((f"{_LEADERS}:without_broker", _stays_in_sync),),
+        "elections",
+    ),
+    Planted(
+        "unclean election although off",
+        "a replica that was neither in sync nor eligible is elected without unclean.leader.election.enable",
+        (("busway_bus.controller.topic_settings:TopicSettings.unclean_elections", _always_unclean),),
+    ),
+    Planted(
+        "eligible leader replicas not kept",
+        "a replica that leaves an ISR below its minimum is forgotten (KIP-966)",
+        ((f"{_TARGET}.derive_elr", _no_eligible),),
+        "elr",
+    ),
+    Planted(
+        "eligible leader replicas kept above the minimum",
+        "a replica stays eligible although the ISR commits records without it",
+        ((f"{_TARGET}.derive_elr", _eligible_for_ever),),
+        "elr",
+    ),
+    Planted(
+        "eligible after an unclean shutdown",
+        "a broker that may have lost committed records stays in sync or eligible",
+        ((f"{_LEADERS}:without_broker", _clean_for_ever),),
+        "losses",
+    ),
+    Planted(
+        "leader epoch not raised by an election",
+        "the next leader has its predecessor's epoch",
+        (("busway_bus.metadata.delta:merged", _same_epoch),),
+        "elr",
+    ),
+    Planted(
+        "fenced broker elected",
+        "a leader is elected whose broker is fenced",
+        ((f"{_LEADERS}:PartitionChanges._acceptable", _fenced_leads),),
+        "elr",
+    ),
+)

@@ -1,0 +1,1 @@
+"""Brokers that replicate with each other, under a seed, with faults and checks while they run."""
