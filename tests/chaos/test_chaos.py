@@ -34,9 +34,10 @@ def test_each_kind() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-async def test_nothing_outlives_a_killed_run() -> None:
+async def test_nothing_outlives_a_killed_run(tmp_path: Path) -> None:
     """Its processes end, and with the last one the kernel removes namespaces, mounts and loop devices."""
-    run = await spawn_async(sys.executable, "-m", "tests.chaos", stdout=asyncio.subprocess.PIPE)
+    command = [sys.executable, "-m", "tests.chaos", "--foreign", "none"]
+    run = await spawn_async(*command, stdout=asyncio.subprocess.PIPE, env={**os.environ, "TMPDIR": str(tmp_path)})
     assert run.stdout is not None
     assert await run.stdout.readline() == b"the nodes serve\n"
     processes = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
@@ -46,3 +47,6 @@ async def test_nothing_outlives_a_killed_run() -> None:
     run.kill()
     await run.wait()
     await until(lambda: not any(Path(f"/proc/{process}").exists() for process in processes))
+    images = [str(image) for image in tmp_path.rglob("*.img")]
+    assert len(images) == 3
+    await until(lambda: not any(image in subprocess.getoutput("losetup --list") for image in images))
