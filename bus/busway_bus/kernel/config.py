@@ -108,6 +108,11 @@ class BrokerConfig:
         return is_clustered(self.properties)
 
     @property
+    def decides_for_cluster(self) -> bool:
+        """Whether a controller with these settings has other nodes than itself."""
+        return is_clustered(self.properties) or is_controller_alone(self.properties)
+
+    @property
     def voters(self) -> Mapping[int, VoterAddress]:
         return voters_of(self.properties)
 
