@@ -113,6 +113,11 @@ class BrokerConfig:
         return is_clustered(self.properties) or is_controller_alone(self.properties)
 
     @property
+    def shares_cluster_id(self) -> bool:
+        """Whether other nodes have the cluster's id too, so that this one cannot generate it."""
+        return len(self.voters) > 1 or self.is_broker_alone
+
+    @property
     def voters(self) -> Mapping[int, VoterAddress]:
         return voters_of(self.properties)
 
