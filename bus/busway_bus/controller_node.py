@@ -17,11 +17,11 @@ from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.files import DataDirectory
 from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.log.flusher import Flusher
+from busway_bus.log.meta_properties import check_formatted
 from busway_bus.log.os_files import OsFiles
 from busway_bus.log.store import LogStore
 from busway_bus.nodes.balancing import elect_periodically
 from busway_bus.nodes.fencing import Fencing
-from busway_bus.nodes.formatting import check_formatted
 from busway_bus.nodes.quorum_member import QuorumMember
 from busway_bus.quorum.driver import QuorumDriver
 from busway_bus.quorum.local_controller import LocalController
@@ -83,7 +83,8 @@ class ControllerNode:
         self._files = self._open_files(self.config.data_dir)
         try:
             await self._listeners.bind()
-            check_formatted(self.config, self._files, self._machine)
+            if self.config.shares_cluster_id:
+                check_formatted(self._files, self._machine.uuid4)
             self._store = LogStore(self._files, node_id=self.config.node_id, new_ids=self._machine.uuid4)
             member = QuorumMember(self.config, self._store, self._flusher, self._machine, self.failed.set)
             metadata, self._driver = member.metadata, member.driver

@@ -22,6 +22,7 @@ from busway_bus.kernel.limits import METRICS_CONNECTIONS_MAX, STOP_WAIT_MS
 from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.log.directories import Key
 from busway_bus.log.flusher import Flusher
+from busway_bus.log.meta_properties import check_formatted
 from busway_bus.log.os_files import OsFiles
 from busway_bus.log.store import LogStore
 from busway_bus.metadata.features import SUPPORTED
@@ -29,7 +30,6 @@ from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, TOPIC_ID_INT
 from busway_bus.monitoring.states import LOADING, RUNNING, STOPPING
 from busway_bus.nodes.alone import Alone
-from busway_bus.nodes.formatting import check_formatted
 from busway_bus.nodes.member import Member
 from busway_bus.nodes.services import ServicesBuilder
 from busway_bus.replication.manager import ReplicaManager
@@ -113,8 +113,8 @@ class Node:
         self._files = self._open_files(self.config.data_dir)
         try:
             await self._listeners.bind()
-            if self.config.is_clustered:
-                check_formatted(self.config, self._files, self._machine)
+            if self.config.shares_cluster_id:
+                check_formatted(self._files, self._machine.uuid4)
             self._store = LogStore(self._files, node_id=self.config.node_id, new_ids=self._machine.uuid4)
             member = self._member = self._make_member(self._files, self._store)
             await member.join()

@@ -19,7 +19,7 @@ from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.dynamic_configs import CLUSTER_KEY
 from busway_bus.kernel.group_configs import GROUP_CONFIGS, check_group_configs
 from busway_bus.kernel.limits import CONFIG_VALUE_BYTES_MAX
-from busway_bus.kernel.topic_configs import TOPIC_CONFIGS, check_not_fixed, parse_topic_configs
+from busway_bus.kernel.topic_configs import TOPIC_CONFIGS, check_not_fixed, check_not_throttled, parse_topic_configs
 from busway_bus.metadata.features import check_levels, has_elr
 from busway_bus.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, ClusterImage
 from busway_bus.metadata.records import ClearElrRecord, ConfigRecord
@@ -117,6 +117,9 @@ class _Topics:
     refusal = ErrorCode.INVALID_CONFIG
     keys = TOPIC_CONFIGS
 
+    def __init__(self, config: BrokerConfig) -> None:
+        self._clustered = config.decides_for_cluster
+
     def check(self, image: ClusterImage, name: str) -> None:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
@@ -129,6 +132,8 @@ class _Topics:
 
     def check_changes(self, name: str, changes: Mapping[str, str | None]) -> None:
         check_not_fixed(name, (key for key, value in changes.items() if value is not None))
+        if self._clustered:
+            check_not_throttled(changes)
 
     def check_values(self, name: str, configs: Mapping[str, str | None]) -> None:
         parse_topic_configs(configs)
@@ -191,7 +196,7 @@ class _Brokers:
 def _kind(resource: int, config: BrokerConfig) -> _Kind:
     if resource == BROKER_RESOURCE:
         return _Brokers(config)
-    return _Groups(config) if resource == GROUP_RESOURCE else _Topics()
+    return _Groups(config) if resource == GROUP_RESOURCE else _Topics(config)
 
 
 def _replace_all(kind: _Kind, image: ClusterImage, resource: str, configs: Mapping[str, str]) -> Decision[None]:

@@ -17,7 +17,7 @@ from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.config_def import ConfigError
 from busway_bus.kernel.decision import Decision
 from busway_bus.kernel.limits import CREATED_PARTITIONS_MAX, PARTITIONS_PER_TOPIC_MAX, TOPIC_NAME_CHARS_MAX
-from busway_bus.kernel.topic_configs import check_not_fixed, parse_topic_configs
+from busway_bus.kernel.topic_configs import check_not_fixed, check_not_throttled, parse_topic_configs
 from busway_bus.kernel.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.metadata.delta import placement
 from busway_bus.metadata.features import check_levels
@@ -93,7 +93,7 @@ def create(image: ClusterImage, topic: NewTopic, surroundings: Surroundings) -> 
             INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT or INVALID_CONFIG.
     """
     _check_new_name(image, topic.name)
-    _check_configs(image, topic)
+    _check_configs(image, topic, clustered=surroundings.config.decides_for_cluster)
     topic_id = surroundings.new_id()
     placed = new_partitions(image, topic_id, _replicas(image, topic, surroundings))
     settings = (
@@ -118,7 +118,7 @@ def _check_new_name(image: ClusterImage, name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
 
 
-def _check_configs(image: ClusterImage, topic: NewTopic) -> None:
+def _check_configs(image: ClusterImage, topic: NewTopic, *, clustered: bool) -> None:
     configs = topic.configs
     if empty := [key for key, value in configs.items() if value is None]:
         text = f"Null value not supported for topic configs: {', '.join(empty)}"
@@ -126,6 +126,8 @@ def _check_configs(image: ClusterImage, topic: NewTopic) -> None:
     try:
         check_levels(image.features, configs)
         check_not_fixed(topic.name, configs)
+        if clustered:
+            check_not_throttled(configs)
         parse_topic_configs(configs)
     except ConfigError as problem:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(problem)) from None

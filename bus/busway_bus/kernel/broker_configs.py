@@ -161,7 +161,9 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
              at_least=1000, at_most=3_600_000),
         _key("group.share.session.timeout.ms", _I, 45_000,
              "Time in ms without a heartbeat after which a member of a share group is fenced.", at_least=1),
-        _key("inter.broker.listener.name", _S, None, "Listener between brokers. One node has no such traffic."),
+        _key("inter.broker.listener.name", _S, None,
+             "Listener on which the brokers of a cluster connect to each other; the one named PLAINTEXT by default, else the "
+             "first. Without effect on a node alone."),
         _key("listener.security.protocol.map", _S,
              "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
              "Security protocol of each listener name; only PLAINTEXT is served."),

@@ -108,6 +108,16 @@ class BrokerConfig:
         return is_clustered(self.properties)
 
     @property
+    def decides_for_cluster(self) -> bool:
+        """Whether a controller with these settings has other nodes than itself."""
+        return is_clustered(self.properties) or is_controller_alone(self.properties)
+
+    @property
+    def shares_cluster_id(self) -> bool:
+        """Whether other nodes have the cluster's id too, so that this one cannot generate it."""
+        return len(self.voters) > 1 or self.is_broker_alone
+
+    @property
     def voters(self) -> Mapping[int, VoterAddress]:
         return voters_of(self.properties)
 

@@ -35,7 +35,7 @@ INERT: Final[Mapping[str, _Rows]] = {
         ("queued.max.requests", _I, 500),
         ("share.coordinator.threads", _I, 1),
     ),
-    "replicas are not moved or throttled yet, and a broker that stops always hands over its leaderships": (
+    "replication is not throttled, replicas do not move between directories, and a broker that stops always hands over its leaderships": (
         ("alter.log.dirs.replication.quota.window.num", _I, 11),
         ("alter.log.dirs.replication.quota.window.size.seconds", _I, 1),
         ("controlled.shutdown.enable", _B, True),
@@ -183,6 +183,7 @@ INERT_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
     for name, kind, default in rows
 )
 
+_THROTTLED: Final = "replication is not throttled; leave it out, as kafka-reassign-partitions does without --throttle"
 REFUSED_PREFIXES: Final[Mapping[str, str]] = {
     "ssl.": "TLS is not served yet; terminate it in front of the broker",
     "sasl.": "SASL is not served yet",
@@ -197,6 +198,9 @@ REFUSED_PREFIXES: Final[Mapping[str, str]] = {
     "create.topic.policy.class.name": "plug-in classes are never loaded",
     "client.quota.callback.class": "plug-in classes are never loaded",
     "config.providers": "a configuration value never names code or a file to read back",
+    "leader.replication.throttled.rate": _THROTTLED,
+    "follower.replication.throttled.rate": _THROTTLED,
+    "replica.alter.log.dirs.io.max.bytes.per.second": "one data directory is served",
     "cordoned.log.dirs": "one data directory is served",
     "connection.failed.authentication.delay.ms": "authentication is not served yet",
     "connections.max.reauth.ms": "authentication is not served yet",

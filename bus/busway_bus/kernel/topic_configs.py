@@ -18,6 +18,7 @@ _FIXED: Final[Mapping[str, str]] = {"durability": "flush"}
 
 A power cut would tear transactions across flushed topics.
 """
+_THROTTLES: Final = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
 _NO_EFFECT: Final = "Accepted so that topics can move between clusters; without effect, tiered storage is not served."
 _B, _S, _I, _L, _D, _W = (
     ConfigType.BOOLEAN,
@@ -88,14 +89,14 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
         _key("flush.ms", _L, LONG_MAX, ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
              "Time in ms after which a flush is forced; only matters with durability other than flush.", at_least=0),
         _key("follower.replication.throttled.replicas", _W, [], (),
-             "partition:broker pairs whose follower traffic is throttled; one node has no such traffic.",
+             "partition:broker pairs whose follower traffic is throttled. Without effect on a node alone; a cluster refuses it.",
              refuse=_throttled("follower.replication.throttled.replicas")),
         _key("index.interval.bytes", _I, 4096, ("log.index.interval.bytes",),
              "Bytes between two entries of the offset index.", at_least=0),
         _key("internal.segment.bytes", _I, None, (),
              "In place of segment.bytes, without its least value: for tests. Shown only where it is set."),
         _key("leader.replication.throttled.replicas", _W, [], (),
-             "partition:broker pairs whose leader traffic is throttled; one node has no such traffic.",
+             "partition:broker pairs whose leader traffic is throttled. Without effect on a node alone; a cluster refuses it.",
              refuse=_throttled("leader.replication.throttled.replicas")),
         _key("local.retention.bytes", _L, -2, ("log.local.retention.bytes",), _NO_EFFECT, at_least=-2),
         _key("local.retention.ms", _L, -2, ("log.local.retention.ms",), _NO_EFFECT, at_least=-2),
@@ -167,6 +168,17 @@ def check_not_fixed(topic: str, names: Iterable[str]) -> None:
         if name in fixed:
             text = f"{name} is always {fixed[name]} on internal topic {topic} and cannot be set; leave it out"
             raise ConfigError(name, "is not set on internal topics", text)
+
+
+def check_not_throttled(configs: Mapping[str, str | None]) -> None:
+    """Refuse throttles of replication, for clusters; removing one is allowed."""
+    for name in _THROTTLES:
+        if configs.get(name):
+            text = (
+                f"{name} is not served: a cluster copies replicas as fast as it can. Leave it out; "
+                f"kafka-reassign-partitions moves partitions without --throttle"
+            )
+            raise ConfigError(name, "throttles are not served", text)
 
 
 def _check_together(values: Mapping[str, ConfigValue]) -> None:

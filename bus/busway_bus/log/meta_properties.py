@@ -109,3 +109,16 @@ def identity_in(files: Files, *, node_id: int, new_ids: Callable[[], UUID]) -> t
         files.replace(cp.META_PROPERTIES, text.encode())
         return identity, not list(partitions_in(files))
     return identity, False
+
+
+def check_formatted(files: Files, new_ids: Callable[[], UUID]) -> None:
+    """Check that a node of a cluster has the cluster's id. The nodes share it, so none can generate it.
+
+    Raises:
+        WrongDirectory: it is missing.
+    """
+    if files.read_bytes(cp.META_PROPERTIES) is None:
+        raise WrongDirectory(
+            f"{cp.META_PROPERTIES} is missing from the data directory. The nodes of a cluster share its id: format each node's directory with "
+            f"busway cluster format --config server.properties --cluster-id {cp.uuid_text(new_ids())}"
+        )

@@ -275,6 +275,14 @@ class LogStore:
         self._forget({partition.key for partition in removed})
         return directories
 
+    def set_aside(self, keys: Sequence[Key]) -> list[str]:
+        """Rename the directories of logs that cannot be opened to `-stray`, in any thread; return the new names."""
+        names = set(self._files.list("."))
+        pairs = [(directory_of(key), aside(key, self._new_ids(), STRAY)) for key in keys]
+        self._files.rename_all([pair for pair in pairs if pair[0] in names])
+        self._forget(keys)
+        return [new for _, new in pairs]
+
     def undeleted(self, removed: Sequence[RemovedLog]) -> list[RemovedLog]:
         return [partition for partition in removed if self._owner(directory_of(partition.key)) == partition.topic_id]
 

@@ -49,7 +49,7 @@ class _Line:
 
     async def _connect(self) -> Connection:
         host, port = self.address
-        connection = Connection(host, port, client_id=self._client_id, timeout_s=self._timeout_s)
+        connection = Connection(host, port, client_id=self._client_id, timeout_s=self._timeout_s, of_client=False)
         await connection.connect()
         self._connection = connection
         if self._closed:

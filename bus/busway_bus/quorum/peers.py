@@ -46,7 +46,7 @@ class _Line:
             async with asyncio.timeout(self._timeout_s):
                 if connection is None or not connection.open:
                     connection = self._connection = Connection(
-                        self._host, self._port, client_id=self._client_id, timeout_s=self._timeout_s
+                        self._host, self._port, client_id=self._client_id, timeout_s=self._timeout_s, of_client=False
                     )
                     await connection.connect()
                 if not _fits(request, connection):

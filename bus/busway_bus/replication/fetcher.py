@@ -161,7 +161,7 @@ class Fetcher:
                 self._log_problem(str(problem))
                 self._session.failed()
                 await self._back_off()
-            except Exception:
+            except Exception:  # a mistake in one round must not end the replication of all partitions of this leader
                 logger.exception("fetching from broker %d failed on a mistake of this broker", self.leader)
                 self._session.failed()
                 await self._back_off()

@@ -24,7 +24,7 @@ from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.store import LogStore, Opening, RemovedLog
 from busway_bus.metadata.delta import Delta
-from busway_bus.metadata.image import LOST, ClusterImage, PartitionImage, TopicImage
+from busway_bus.metadata.image import LOST, NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from busway_bus.replication.isr import AlterPartition
 from busway_bus.replication.partition import Partition
 from busway_bus.scheduling.off_loop import off_loop
@@ -337,12 +337,13 @@ class LocalPartitions:
     async def reopen(self) -> None:
         """Retry deletions, then openings, that failed with an OSError.
 
-        Corrupt logs are left to the operator.
+        Corrupt logs are fetched again from their leaders if the cluster can do without; others are left to the operator.
         """
-        if not self._kept and not any(isinstance(offline.problem, OSError) for offline in self._offline.values()):
+        if not self._kept and not any(self._may_open(key) for key in self._offline):
             return
         async with self._changing:
             cleared = await self._delete_again()
+            cleared |= await self._set_aside([key for key in self._offline if self._is_expendable(key)])
             openings = [
                 offline.opening
                 for key, offline in self._offline.items()
@@ -352,6 +353,45 @@ class LocalPartitions:
             reopened = [opening for opening in openings if opening.key in self._partitions]
         if reopened:
             logger.warning("%d partitions are back, %s-%d first", len(reopened), *reopened[0].key)
+
+    def _may_open(self, key: Key) -> bool:
+        return isinstance(self._offline[key].problem, OSError) or self._is_expendable(key)
+
+    def _is_expendable(self, key: Key) -> bool:
+        """Whether a damaged log may be replaced by its leader's: this broker may not lead with what it has.
+
+        The controller has noted that the replica is lost, and it is neither in sync nor eligible. While it is offline
+        nothing makes it either again.
+        """
+        placed, node_id = self._images[key], self._config.node_id
+        return (
+            not isinstance(self._offline[key].problem, OSError)
+            and placed.directory_on(node_id) == LOST
+            and placed.leader not in {NO_LEADER, node_id}
+            and node_id not in {*placed.isr, *placed.elr, *placed.last_known_elr}
+        )
+
+    async def _set_aside(self, keys: list[Key]) -> set[Key]:
+        """Make room for new logs in place of damaged ones; return their partitions."""
+        if not keys:
+            return set()
+        try:
+            names = await off_loop(functools.partial(self._store.set_aside, keys))
+        except OSError as problem:
+            logger.error("the files of damaged replicas cannot be set aside yet, it is tried again: %s", problem)
+            return set()
+        for key, name in zip(keys, names, strict=True):
+            damaged = self._offline[key]
+            self._offline[key] = replace(damaged, opening=replace(damaged.opening, new=True))
+            logger.error(
+                "%s-%d is damaged: %s; it is fetched again from broker %d, and the files are kept as %s: remove them once "
+                "they are not needed",
+                *key,
+                damaged.problem,
+                self._images[key].leader,
+                name,
+            )
+        return {*keys}
 
     # Deleting
 

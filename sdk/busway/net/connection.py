@@ -78,6 +78,7 @@ class Connection:
         timeout_s: for connecting, and by default for each response.
         security: TLS and SASL; None is plain text.
         is_known: an earlier connection to the address worked, so its port is the right one.
+        of_client: whether errors name settings of clients that may help. Nodes of a cluster have none of them.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Connection:
         timeout_s: float,
         security: ClientSecurity | None = None,
         is_known: bool = False,
+        of_client: bool = True,
     ) -> None:
         self.name: str = f"{host}:{port}"
         self._host, self._port = host, port
@@ -97,6 +99,7 @@ class Connection:
         self._is_known = is_known
         self._transport: asyncio.Transport | None = None
         self._security = security
+        self._of_client = of_client
         self._waiting: deque[_Waiting] = deque()
         self._held: deque[tuple[_Waiting | None, list[Any]]] | None = None
         """Requests behind an authentication in progress, with their bytes; None while none is."""
@@ -306,15 +309,19 @@ class Connection:
             self.fail(refusal)
             return
         text = f"the connection to {self.name} ended{f': {problem}' if problem else ''}"
+        self.fail(ConnectionFailed(text + (self._hint() if self._of_client else "")))
+
+    def _hint(self) -> str:
+        """Say when a connection ended that may lack a setting, and name it."""
         options = None if self._security is None else self._security.options
         if self._is_known:
-            self.fail(ConnectionFailed(text))
-            return
+            return ""
         if self._answers == 0:
-            text += f" before the first answer{_TLS_PORT if options is None or not options.uses_tls else _CLIENT_CERTIFICATE}"
-        elif self._answers == 1 and self._waiting and (options is None or not options.uses_sasl):
-            text += f" at the first request{_SASL_PORT}"
-        self.fail(ConnectionFailed(text))
+            plain = options is None or not options.uses_tls
+            return f" before the first answer{_TLS_PORT if plain else _CLIENT_CERTIFICATE}"
+        if self._answers == 1 and self._waiting and (options is None or not options.uses_sasl):
+            return f" at the first request{_SASL_PORT}"
+        return ""
 
     def fail(self, problem: BaseException) -> None:
         if self._problem is None:

@@ -219,3 +219,23 @@ def test_a_broker_whose_process_is_gone_is_fenced_at_once() -> None:
         fencing.close()
 
     run(workload)
+
+
+def test_a_lost_node_is_not_explained_by_settings_of_clients() -> None:
+    """Its process was killed while it had the first request: nodes have no security_protocol to set."""
+
+    async def workload(world: World) -> None:
+        (node,) = await nodes(world, "a")
+        channels = BrokerConnections(9, "PLAINTEXT", lambda: image_of(b1="a"), connect_ms=1_000)
+        await channels._line(1, "").connected()
+        node.freeze()
+        request = asyncio.ensure_future(channels.send(1, QUESTION, timeout_ms=5_000))
+        await world.sleep(0.1)
+        node.crash()
+        with pytest.raises(KafkaError) as lost:
+            await request
+        assert "the connection to a:9092 ended" in str(lost.value)
+        assert "SASL" not in str(lost.value)
+        channels.close()
+
+    run(workload)

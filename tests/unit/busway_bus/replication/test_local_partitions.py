@@ -9,6 +9,7 @@ import pytest
 
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.topics import INTERNAL
+from busway_bus.log.directories import metadata_bytes
 from busway_bus.log.store import LogStore
 from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.image import LOST, NO_LEADER, UNASSIGNED, ClusterImage
@@ -266,3 +267,40 @@ async def test_replicas_are_misplaced_until_their_record_names_their_directory(l
     assert local.misplaced() == [(here, T, 0)]
     await change(local, image, RemoveTopicRecord(topic_id=T))
     assert local.misplaced() == []
+
+
+@pytest.mark.parametrize(
+    ("partition", "again"),
+    [
+        ({"leader": 2, "isr": [2, 3]}, True),
+        ({"leader": 2, "isr": [2], "eligible_leader_replicas": [1]}, False),
+        ({"leader": NO_LEADER, "isr": [1]}, False),
+        ({"leader": 2, "isr": [2, 3], "directories": [UNASSIGNED] * 3}, False),
+    ],
+    ids=["out of sync", "eligible", "the last one", "not noted yet"],
+)
+async def test_a_damaged_replica_is_fetched_again_if_the_cluster_can_do_without(files, caplog, partition, again):
+    """The controller has noted that it is lost, others lead, and it may not; its files are kept, and named."""
+    numbers = itertools.count(100)
+    LogStore(files, node_id=1, new_ids=lambda: UUID(int=next(numbers)))
+    files.make_directories(["t-0"])
+    files.replace("t-0/partition.metadata", metadata_bytes(T))
+    files.replace("recovery-point-offset-checkpoint", b"0\n1\nt 0 5\n")
+    files.replace("t-0/kept", b"x")
+    store = LogStore(files, node_id=1, new_ids=lambda: UUID(int=next(numbers)))
+    local = LocalPartitions(BrokerConfig.from_properties({"node.id": "1"}), store, lambda _: None)
+    topic, record = creation("t", T, 1)
+    record.replicas, record.isr, record.leader, record.directories = [1, 2, 3], [1, 2, 3], 2, [UNASSIGNED] * 3
+    image = await change(local, ClusterImage(), topic, record)
+    assert local.misplaced() == [(LOST, T, 0)]
+    changed = {"directories": [LOST, UNASSIGNED, UNASSIGNED], **partition}
+    await change(local, image, PartitionChangeRecord(topic_id=T, partition_id=0, **changed))
+    await local.reopen()
+    kept = [name for name in files.list(".") if name.endswith("-stray")]
+    if not again:
+        assert (kept, local.awaited(), local.get(("t", 0))) == ([], [("t", 0)], None)
+        return
+    assert (local.find("t", 0).log.end_offset, local.awaited()) == (0, [])
+    assert files.read_bytes(f"{kept[0]}/kept") == b"x"
+    assert local.misplaced() == [(store.identity.directory_id, T, 0)]
+    assert f"it is fetched again from broker 2, and the files are kept as {kept[0]}" in caplog.text
