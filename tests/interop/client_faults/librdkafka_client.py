@@ -31,6 +31,7 @@ def write(bootstrap: str, topic: str, partitions: int, pause_s: float, timeout_m
             "bootstrap.servers": bootstrap,
             "enable.idempotence": True,
             "linger.ms": 0,
+            "delivery.timeout.ms": 300_000,
             "request.timeout.ms": timeout_ms,
             "socket.timeout.ms": timeout_ms,
             "log_level": 0,

@@ -54,15 +54,24 @@ class Relay:
         for link in tuple(self._links):
             _abort(*link)
 
+    def refuse(self) -> None:
+        """Take no connections, as the port of a process that is gone."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    async def accept(self) -> None:
+        if self._server is None:
+            self._server = await asyncio.start_server(self._accepted, "127.0.0.1", self.port)
+
     async def __aenter__(self) -> "Relay":
-        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", self.port)
+        await self.accept()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._server is not None:
-            self._server.close()
+        self.refuse()
         self.cut()
         for task in self._tasks:
             task.cancel()

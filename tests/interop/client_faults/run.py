@@ -20,7 +20,8 @@ from busway.consumer.snapshot import read_to_end
 from tests.conformance.java_program import command_of
 from tests.interop.client_faults.events import Event, Row, Window, parse, rows
 from tests.interop.client_faults.faults import Fault, Scene
-from tests.interop.client_faults.systems import Nodes
+from tests.interop.client_faults.systems import Nodes, log4j
+from tests.support.apache_kafka import QUICK
 from tests.support.patience import patient
 from tests.support.programs import spawn_async
 from tests.support.waiting import until
@@ -28,9 +29,9 @@ from tests.support.waiting import until
 ROOT: Final = Path(__file__).resolve().parents[3]
 CLIENTS: Final = ("busway", "librdkafka", "java")
 PARTITIONS: Final = 3
-PAUSE_MS: Final = 10
+PAUSE_MS: Final = 20
 REQUEST_TIMEOUT_MS: Final = 5_000
-_PROGRESS: Final = 100
+_PROGRESS: Final = 50
 """Records that each client has written and read after a fault, before the next."""
 _PROGRESS_S: Final = 90.0
 _END_S: Final = 150.0
@@ -38,7 +39,8 @@ _END_S: Final = 150.0
 
 def _command(client: str) -> list[str]:
     if client == "java":
-        return command_of(Path(__file__).parent / "java" / "FaultClient.java", kafka_libs())
+        java, *others = command_of(Path(__file__).parent / "java" / "FaultClient.java", kafka_libs())
+        return [java, *QUICK, f"-Dlog4j2.configurationFile={log4j()}", *others]
     name = {"busway": "sdk_client", "librdkafka": "librdkafka_client"}[client]
     return [sys.executable, "-m", f"tests.interop.client_faults.{name}"]
 
@@ -65,6 +67,8 @@ class Client:
         return sum(event.kind == kind and event.at_s >= since_s for event in self.events)
 
     def has_progressed(self, since_s: float) -> bool:
+        if self.following is not None and self.following.done():
+            self.following.result()  # raises what a line of another kind caused
         return all(self.count(kind, since_s) >= _PROGRESS for kind in ("acknowledged", "read"))
 
     def has_read_all(self) -> bool:

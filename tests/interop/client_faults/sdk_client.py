@@ -38,7 +38,9 @@ async def write(
             say("failed", value, type(problem).__name__)
 
     try:
-        async with Producer(bootstrap, linger_ms=0, request_timeout_ms=timeout_ms) as producer:
+        async with Producer(
+            bootstrap, linger_ms=0, request_timeout_ms=timeout_ms, delivery_timeout_ms=300_000
+        ) as producer:
             number = 0
             while not over.is_set():
                 value = str(number)

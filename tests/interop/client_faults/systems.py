@@ -26,7 +26,7 @@ from tests.support.class_archive import JDK
 from tests.support.patience import patient
 from tests.support.programs import end_spawned, held_ports, spawn_async
 
-START_S: Final = 120.0
+START_S: Final = 300.0
 STOP_S: Final = 60.0
 SYSTEMS: Final = ("busway", "apache")
 _SETTINGS: Final = {
@@ -41,6 +41,14 @@ _SETTINGS: Final = {
     "process.roles": "broker,controller",
     "transaction.state.log.num.partitions": "1",
 }
+
+
+def log4j() -> Path:
+    """The logging configuration of JVMs: warnings on standard error."""
+    file = kafka_libs() / "log4j2.properties"
+    if not file.exists():
+        java_command("kafka.Kafka")  # writes it
+    return file
 
 
 class Nodes:
@@ -112,31 +120,34 @@ class Nodes:
 
     async def start(self, node_ids: Collection[int]) -> None:
         """Start these nodes at once, and wait until they serve."""
+        for node_id in node_ids:
+            await self.relays[node_id].accept()
         await asyncio.gather(*map(self._start, node_ids))
 
     async def _start(self, node_id: int) -> None:
         file, log = str(self._file(node_id, ".properties")), self._file(node_id, ".log")
         command = [sys.executable, "-m", "busway_bus", file]
         if self.system == "apache":
-            log4j = kafka_libs() / "log4j2.properties"
-            if not log4j.exists():
-                java_command("kafka.Kafka")  # writes it
             tuned = ["-Xmx400m", "-XX:+UseSerialGC", *QUICK, *class_archive.using()]
-            command = [need("java", JDK), *tuned, f"-Dlog4j2.configurationFile={log4j}"]
+            command = [need("java", JDK), *tuned, f"-Dlog4j2.configurationFile={log4j()}"]
             command += ["-cp", f"{kafka_libs()}/*", "kafka.Kafka", file]
         before = log.stat().st_size if log.exists() else 0
         with log.open("ab") as output:
             process = await spawn_async(*command, stdout=output, stderr=output)
         self._running[node_id] = process
         word = b"Kafka Server started" if self.system == "apache" else b"serving "
-        async with asyncio.timeout(patient(START_S)):
-            while word not in log.read_bytes()[before:]:
-                assert process.returncode is None, f"node {node_id} ended:\n{log.read_text()[-3000:]}"
-                await asyncio.sleep(0.05)
+        try:
+            async with asyncio.timeout(patient(START_S)):
+                while word not in log.read_bytes()[before:]:
+                    assert process.returncode is None, f"node {node_id} ended:\n{log.read_text()[-3000:]}"
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise AssertionError(f"node {node_id} did not start:\n{log.read_text()[-3000:]}") from None
 
     async def kill(self, node_id: int) -> None:
         process = self._running.pop(node_id)
         process.kill()
+        self.relays[node_id].refuse()
         await process.wait()
 
     async def stop(self, node_id: int) -> None:
@@ -149,6 +160,7 @@ class Nodes:
         except TimeoutError:
             process.kill()
             await process.wait()
+        self.relays[node_id].refuse()
 
     def pause(self, node_id: int) -> None:
         self._running[node_id].send_signal(signal.SIGSTOP)

@@ -50,6 +50,7 @@ public class FaultClient {
         Properties options = new Properties();
         options.put("bootstrap.servers", bootstrap);
         options.put("linger.ms", "0");
+        options.put("delivery.timeout.ms", "300000");
         options.put("request.timeout.ms", timeout);
         try (KafkaProducer<String, String> producer =
                 new KafkaProducer<>(options, new StringSerializer(), new StringSerializer())) {
