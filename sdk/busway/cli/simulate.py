@@ -31,6 +31,9 @@ def simulate(
     time_s: Annotated[
         float | None, typer.Option("--time", metavar="SECONDS", help="Time after which no history is started.")
     ] = None,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", help="Brokers, 1 or 3 to 7; by default what the Simulation says, else 1.")
+    ] = None,
     shrink: Annotated[bool, typer.Option("--shrink/--no-shrink", help="Reduce a failure to the fewest faults.")] = True,
 ) -> None:
     """Run a service with crashes, freezes and closed connections under many seeds, and check its properties."""
@@ -42,6 +45,7 @@ def simulate(
         sys.stdout.flush()
         arguments = [sys.executable, "-m", "busway.cli", *sys.argv[1:]]
         os.execve(sys.executable, arguments, {**os.environ, _HASHES: "0"})  # noqa: S606 - our own module
+    from busway.testing.cluster import check_nodes
     from busway.testing.simulation.faults import Seed
     from busway.testing.simulation.simulation import SimulationFailed
 
@@ -52,13 +56,19 @@ def simulate(
             Seed.parse(seed)
         except ValueError as problem:
             raise CommandFailed(f"--seed {problem}") from None
+    if nodes is not None:
+        try:
+            check_nodes(nodes)
+        except ValueError as problem:
+            raise CommandFailed(f"--nodes: {problem}") from None
     try:
-        count = simulation.run(range(first, first + seeds), seed=seed, shrink=shrink, time_s=time_s)
+        count = simulation.run(range(first, first + seeds), seed=seed, shrink=shrink, time_s=time_s, nodes=nodes)
     except SimulationFailed as failed:
         typer.echo(str(failed))
         raise typer.Exit(1) from None
     until = f"seed {seed}" if seed is not None else f"seeds {first} to {first + count - 1}"
-    typer.echo(f"{target}: {count} histories hold, {until}")
+    brokers = f" on {nodes} nodes" if nodes is not None else ""
+    typer.echo(f"{target}: {count} histories hold{brokers}, {until}")
 
 
 def _find(target: str) -> Any:

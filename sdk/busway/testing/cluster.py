@@ -82,6 +82,12 @@ class Cluster:
         await self.broker.heal()
 
 
+def check_nodes(nodes: int) -> None:
+    """Raise ValueError unless it is 1, or 3 to `NODES_MAX`."""
+    if nodes != 1 and not 3 <= nodes <= NODES_MAX:
+        raise ValueError(f"nodes={nodes}: give 1, or 3 to {NODES_MAX} for a cluster that survives the loss of one")
+
+
 @contextlib.asynccontextmanager
 async def running_cluster(nodes: int = 1) -> AsyncIterator[Cluster]:
     """Run brokers and a registry.
@@ -89,8 +95,7 @@ async def running_cluster(nodes: int = 1) -> AsyncIterator[Cluster]:
     Args:
         nodes: 1, or 3 to 7 that form one cluster.
     """
-    if nodes != 1 and not 3 <= nodes <= NODES_MAX:
-        raise ValueError(f"nodes={nodes}: give 1, or 3 to {NODES_MAX} for a cluster that survives the loss of one")
+    check_nodes(nodes)
     need("registry", "app.test()")
     from busway_bus.testing.local_cluster import LocalCluster
     from busway_bus.testing.local_nodes import LocalNodes

@@ -167,6 +167,25 @@ def test_a_service_that_is_exactly_once_need_not_look() -> None:
     assert simulate(exact_shop, workload=customers, properties=holds, seeds=8) == 8
 
 
+async def nothing_is_ordered(bus: SimulatedBus) -> None:
+    """Does not hold."""
+    assert not bus.sent, "there are orders"
+
+
+def test_a_service_on_three_nodes() -> None:
+    """Faults of brokers hit each of three, or all; a failure names the number of nodes, and is the same with it."""
+    holds = [totals_are_exact, each_is_billed_once]
+    assert simulate(exact_shop, workload=customers, properties=holds, seeds=3, nodes=3) == 3
+    simulation = Simulation(shop, nodes=3)
+    simulation.workload(customers)
+    simulation.outcome(nothing_is_ordered)
+    with pytest.raises(SimulationFailed, match=r"(?s)there are orders.*broker-[123].*or --seed 4 --nodes 3") as failure:
+        simulation.run(seed=4, shrink=False)
+    assert "It is not the same" not in str(failure.value)
+    with pytest.raises(ValueError, match=r"nodes=2: give 1, or 3 to 7"):
+        simulation.run(nodes=2)
+
+
 @pytest.mark.parametrize(
     ("service", "holds"), [(forgetful_shop, totals_are_exact), (hasty_shop, each_is_billed)], ids=["twice", "never"]
 )
@@ -339,6 +358,13 @@ def test_the_command_line(tmp_path: Path) -> None:
         0,
         "promises:simulation: 1 histories hold, seed 3:\n",
     )
+    assert busway("promises:simulation", "--seed", "3:", "--nodes", "3")[:2] == (
+        0,
+        "promises:simulation: 1 histories hold on 3 nodes, seed 3:\n",
+    )
+    code, _, wrong = busway("promises:simulation", "--nodes", "2")
+    assert code == 1
+    assert "--nodes: nodes=2: give 1, or 3 to 7" in wrong
     code, _, wrong = busway("shop:app")
     assert code == 1
     assert "not a Simulation" in wrong

@@ -34,9 +34,15 @@ class Kind(Enum):
     KILL_BROKER = "broker is killed"
     POWER_CUT = "broker loses its power"
     FREEZE_BROKER = "broker freezes"
+    RESTART_BROKER = "broker hands over its leaderships and stops"
+    SEPARATE_BROKER = "broker cannot reach the others"
+    POWER_CUT_OF_ALL = "all brokers lose their power"
+    ELECT_LEADERS = "preferred leaders are elected"
 
 
-OF_BROKER: Final = frozenset({Kind.KILL_BROKER, Kind.POWER_CUT, Kind.FREEZE_BROKER})
+OF_CLUSTER: Final = frozenset({Kind.RESTART_BROKER, Kind.SEPARATE_BROKER, Kind.POWER_CUT_OF_ALL, Kind.ELECT_LEADERS})
+"""Faults that need several brokers."""
+OF_BROKER: Final = frozenset({Kind.KILL_BROKER, Kind.POWER_CUT, Kind.FREEZE_BROKER}) | OF_CLUSTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +53,8 @@ class Fault:
         number: index in the draw; names the fault in a `Seed`.
         at_s: since faults began.
         lasts_s: until a killed process restarts, or a frozen or silent one continues.
-        instance: of the service, from 1; 0 for the broker.
+        instance: of the service, from 1; 0 for a broker.
+        node: the broker, from 1; 0 for an instance.
         point, step: of `KILL_AT`: the step of handling, and which arrival there, from 1.
     """
 
@@ -56,18 +63,22 @@ class Fault:
     at_s: float
     lasts_s: float
     instance: int = 0
+    node: int = 0
     point: str = ""
     step: int = 0
 
 
-def draw(chance: Random, instances: int) -> tuple[Fault, ...]:
-    kinds = [kind for kind in Kind if chance.random() < 0.5] or [chance.choice(list(Kind))]
+def draw(chance: Random, instances: int, nodes: int = 1) -> tuple[Fault, ...]:
+    every = [kind for kind in Kind if nodes > 1 or kind not in OF_CLUSTER]
+    kinds = [kind for kind in every if chance.random() < 0.5] or [chance.choice(every)]
     trouble_s = chance.uniform(*TROUBLE_S)
     moments = sorted(chance.uniform(0, trouble_s) for _ in range(chance.randint(1, FAULTS_MAX)))
-    return tuple(_one(chance, number, chance.choice(kinds), at_s, instances) for number, at_s in enumerate(moments))
+    return tuple(
+        _one(chance, number, chance.choice(kinds), at_s, instances, nodes=nodes) for number, at_s in enumerate(moments)
+    )
 
 
-def _one(chance: Random, number: int, kind: Kind, at_s: float, instances: int) -> Fault:
+def _one(chance: Random, number: int, kind: Kind, at_s: float, instances: int, *, nodes: int) -> Fault:
     # Short faults are survived, long ones expire the member's session.
     lasts_s = chance.uniform(0.05, 3) if chance.random() < 0.7 else chance.uniform(3, 60)
     return Fault(
@@ -76,6 +87,7 @@ def _one(chance: Random, number: int, kind: Kind, at_s: float, instances: int) -
         at_s=at_s,
         lasts_s=min(lasts_s, 20.0) if kind in OF_BROKER else lasts_s,
         instance=0 if kind in OF_BROKER else chance.randint(1, instances),
+        node=0 if kind not in OF_BROKER else 1 if nodes == 1 else chance.randint(1, nodes),
         point=chance.choice(CRASH_POINTS) if kind is Kind.KILL_AT else "",
         step=chance.randint(1, STEPS_MAX) if kind is Kind.KILL_AT else 0,
     )

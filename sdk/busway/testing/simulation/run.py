@@ -22,6 +22,7 @@ from busway.app.declaring.declared_topics import create_declared, read_only_topi
 from busway.app.model.retry import HandlerFailed
 from busway.errors import BuswayError
 from busway.security.options import PLAINTEXT
+from busway.testing.simulation.brokers import Brokers
 from busway.testing.simulation.bus import WHO, SimulatedBus
 from busway.testing.simulation.environment import NotSimulated, simulated_environment
 from busway.testing.simulation.faults import Fault, Kind, Seed, draw
@@ -30,9 +31,8 @@ from busway.testing.simulation.trace import CrashInjector, Trace
 from busway.types import TopicPartition
 
 if TYPE_CHECKING:
-    from busway_bus.testing.world import SimNode, SimProcess, World
+    from busway_bus.testing.world import SimProcess, World
 
-BROKER: Final = "broker"
 REGISTRY: Final = "registry"
 REGISTRY_PORT: Final = 8081
 REST_S: Final = 300.0
@@ -54,6 +54,7 @@ class Plan:
 
     service: Service
     instances: int
+    nodes: int
     workload: Work
     outcomes: Sequence[Work]
     invariants: Sequence[Work]
@@ -83,7 +84,7 @@ def run(plan: Plan, seed: Seed) -> History:
     from busway_bus.testing.world import Stuck, World
 
     world = World(seed.number, strict=False)
-    faults = seed.choose(draw(world.chance("faults"), plan.instances))
+    faults = seed.choose(draw(world.chance("faults"), plan.instances, plan.nodes))
     trace = Trace(lambda: world.now)
     problem: str | None = None
     history = _History(plan, faults, world, trace)
@@ -119,15 +120,15 @@ class _History:
 
     async def live(self, world: "World") -> None:
         self._broken = asyncio.get_running_loop().create_future()
-        self._broker = world.node(BROKER)
-        await self._broker.start()
+        self._brokers = Brokers(world, self._trace, self._plan.nodes)
+        await self._brokers.start()
         url = await self._start_registry()
         app = self._plan.service.app
         self._client = world.process(WHO)
         before = app.bootstrap_servers, app.schema_registry, app.security
-        app.bootstrap_servers, app.schema_registry, app.security = self._broker.bootstrap_servers, url, PLAINTEXT
+        app.bootstrap_servers, app.schema_registry, app.security = self._brokers.bootstrap_servers, url, PLAINTEXT
         try:
-            self._bus = SimulatedBus(app, self._broker.bootstrap_servers, world.chance("workload"), self._trace)
+            self._bus = SimulatedBus(app, self._brokers.bootstrap_servers, world.chance("workload"), self._trace)
             if theirs := read_only_topics(app):
                 await self._client.run(create_missing, app, [NewTopic(name) for name in theirs])
             await self._client.run(create_declared, app)
@@ -171,8 +172,8 @@ class _History:
         return self._plan.service
 
     @property
-    def broker(self) -> "SimNode":
-        return self._broker
+    def brokers(self) -> Brokers:
+        return self._brokers
 
     async def _start_registry(self) -> str | None:
         if all(
@@ -240,34 +241,13 @@ class _History:
         if fault.instance:
             await self._instances[fault.instance - 1].apply_fault(fault)
         else:
-            await self._apply_broker_fault(fault)
-
-    async def _apply_broker_fault(self, fault: Fault) -> None:
-        broker = self._broker
-        if not broker.running:
-            return
-        self._trace.tell(BROKER, f"{fault.kind.value.removeprefix('broker ')} for {fault.lasts_s:.1f} s")
-        if fault.kind is Kind.FREEZE_BROKER:
-            broker.freeze()
-            await asyncio.sleep(fault.lasts_s)
-            broker.thaw()
-            self._trace.tell(BROKER, "resumes")
-            return
-        if fault.kind is Kind.POWER_CUT:
-            broker.power_cut()
-        else:
-            broker.crash()
-        await asyncio.sleep(fault.lasts_s)
-        await broker.start()
-        self._trace.tell(BROKER, "is back")
+            await self._brokers.apply_fault(fault)
 
     # Quiet
 
     async def _heal(self) -> None:
         self._world.network.heal()
-        self._broker.thaw()
-        if not self._broker.running:
-            await self._broker.start()
+        await self._brokers.heal()
         for instance in self._instances:
             instance.heal()
         self._trace.tell("world", "is whole again")
@@ -279,7 +259,7 @@ class _History:
             return
         until_s = self._world.now + REST_S
         left: dict[str, int] = {}
-        async with Admin(self._broker.bootstrap_servers, client_id="observer", security=PLAINTEXT) as admin:
+        async with Admin(self._brokers.bootstrap_servers, client_id="observer", security=PLAINTEXT) as admin:
             while self._world.now < until_s:
                 with contextlib.suppress(BuswayError):
                     left = await _left(admin, app, topics)
@@ -324,7 +304,7 @@ class _Instance:
 
     async def _serve(self, process: "SimProcess") -> None:
         self._app = app = self._history.service.make(self.name)
-        app.bootstrap_servers, app.security = self._history.broker.bootstrap_servers, PLAINTEXT
+        app.bootstrap_servers, app.security = self._history.brokers.bootstrap_servers, PLAINTEXT
         if self._registry_url is not None:
             app.schema_registry = self._registry_url
         app.extend(CrashInjector(self._history.trace, self.name, self._kills, lambda how: self._kill(process, how)))
@@ -389,11 +369,13 @@ class _Instance:
             case Kind.SILENCE:
                 self._tell(f"cannot reach the broker{lasts}")
                 network = self._history.world.network
-                network.silence(self.name, BROKER)
-                network.silence(BROKER, self.name)
+                names = self._history.brokers.names
+                pairs = [pair for name in names for pair in ((self.name, name), (name, self.name))]
+                for pair in pairs:
+                    network.silence(*pair)
                 await asyncio.sleep(fault.lasts_s)
-                network.heal(self.name, BROKER)
-                network.heal(BROKER, self.name)
+                for pair in pairs:
+                    network.heal(*pair)
                 self._tell("can reach it again")
             case _:
                 self._tell("is restarted in order")

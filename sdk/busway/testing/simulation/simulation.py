@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from busway.errors import BuswayError
 from busway.extras import need
+from busway.testing.cluster import check_nodes
 from busway.testing.simulation.faults import Seed
 from busway.testing.simulation.run import History, Plan, Work, run
 from busway.testing.simulation.service import Service, Target
@@ -61,6 +62,7 @@ class Simulation:
     Args:
         service: `"module:app"`, an app bound to a name of its module, or a function that makes an app.
         instances: number of its processes.
+        nodes: of the cluster; 1, or 3 to 7.
         environment: variables of an instance; `{instance}` in a value is replaced by its name.
         prepare: called with each new app before it starts: `app.overrides` for what cannot be simulated.
     """
@@ -70,13 +72,15 @@ class Simulation:
         service: Target,
         *,
         instances: int = INSTANCES,
+        nodes: int = 1,
         environment: Mapping[str, str] | None = None,
         prepare: Callable[..., None] | None = None,
     ) -> None:
         if instances < 1:
             raise ValueError(f"instances: {instances} is not 1 or more")
+        check_nodes(nodes)
         self.target = service
-        self._instances = instances
+        self._instances, self._nodes = instances, nodes
         self._environment = environment
         self._prepare = prepare
         self._workload: Work | None = None
@@ -107,6 +111,7 @@ class Simulation:
         seed: int | str | None = None,
         shrink: bool = True,
         time_s: float | None = None,
+        nodes: int | None = None,
         on_held: Callable[[int], None] | None = None,
     ) -> int:
         """Run histories; return their number.
@@ -116,6 +121,7 @@ class Simulation:
             seed: only this one, in the form that a failure names.
             shrink: leave out faults of a failing history while it still fails.
             time_s: start no history after so many seconds.
+            nodes: of the cluster; by default the simulation's.
             on_held: called with the number of each seed that held.
 
         Raises:
@@ -123,7 +129,7 @@ class Simulation:
             NotSimulated: the service does something that cannot be simulated.
             MissingExtra: the simulation's packages are not installed.
         """
-        plan = self._plan()
+        plan = self._plan(self._nodes if nodes is None else nodes)
         count, until_s = 0, None if time_s is None else _real_s() + time_s
         run(plan, Seed(0, ()))  # warms imports, which consume time and chance
         for chosen in _seeds(seeds, seed):
@@ -137,7 +143,8 @@ class Simulation:
                 on_held(chosen.number)
         return count
 
-    def _plan(self) -> Plan:
+    def _plan(self, nodes: int) -> Plan:
+        check_nodes(nodes)
         need("simulation", "busway.testing.simulate")
         with contextlib.suppress(RuntimeError):
             asyncio.get_running_loop()
@@ -149,6 +156,7 @@ class Simulation:
         return Plan(
             service=Service(self.target, self._environment, self._prepare),
             instances=self._instances,
+            nodes=nodes,
             workload=self._workload,
             outcomes=tuple(self._outcomes),
             invariants=tuple(self._invariants),
@@ -168,9 +176,15 @@ class Simulation:
         of = f"{len(smallest.faults)} of its {drawn} faults suffice" if shrink and drawn else f"{drawn} faults"
         text = (
             f"{plan.service.name} under seed {seed.number} ({of}), after {count} histories:\n\n    {smallest.problem}\n\n"
-            f"{smallest.trace}\n{fickle}\nAgain: seed={chosen.text!r}, or --seed {chosen.text}"
+            f"{smallest.trace}\n{fickle}\nAgain: {_again(plan, chosen)}"
         )
         return SimulationFailed(text, chosen.text, smallest)
+
+
+def _again(plan: Plan, seed: Seed) -> str:
+    if plan.nodes == 1:
+        return f"seed={seed.text!r}, or --seed {seed.text}"
+    return f"seed={seed.text!r}, nodes={plan.nodes}, or --seed {seed.text} --nodes {plan.nodes}"
 
 
 def _repeats(plan: Plan, seed: Seed, history: History) -> bool:
@@ -213,6 +227,7 @@ def simulate(
     properties: Sequence[Work] = (),
     invariants: Sequence[Work] = (),
     instances: int = INSTANCES,
+    nodes: int = 1,
     environment: Mapping[str, str] | None = None,
     prepare: Callable[..., None] | None = None,
     seeds: int | Iterable[int] = SEEDS,
@@ -227,7 +242,7 @@ def simulate(
     Raises:
         SimulationFailed: a property does not hold; the text has the seed and the trace of the smallest failing history.
     """
-    simulation = Simulation(service, instances=instances, environment=environment, prepare=prepare)
+    simulation = Simulation(service, instances=instances, nodes=nodes, environment=environment, prepare=prepare)
     simulation.workload(workload)
     for function in properties:
         simulation.outcome(function)

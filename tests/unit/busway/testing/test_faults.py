@@ -6,20 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from busway.testing.simulation.faults import FAULTS_MAX, OF_BROKER, Kind, Seed, draw
+from busway.testing.simulation.faults import FAULTS_MAX, OF_BROKER, OF_CLUSTER, Kind, Seed, draw
 
 
-@given(st.integers(), st.integers(1, 5))
-def test_faults_are_the_seeds(seed: int, instances: int) -> None:
-    """The same for the same seed, in their order, each of an instance that there is."""
-    faults = draw(Random(seed), instances)
-    assert faults == draw(Random(seed), instances)
+@given(st.integers(), st.integers(1, 5), st.sampled_from([1, 3, 5]))
+def test_faults_are_the_seeds(seed: int, instances: int, nodes: int) -> None:
+    """The same for the same seed, in their order, each of an instance or a broker that there is."""
+    faults = draw(Random(seed), instances, nodes)
+    assert faults == draw(Random(seed), instances, nodes)
     assert 1 <= len(faults) <= FAULTS_MAX
     assert [fault.number for fault in faults] == list(range(len(faults)))
     assert [fault.at_s for fault in faults] == sorted(fault.at_s for fault in faults)
     for fault in faults:
         assert (fault.instance == 0) == (fault.kind in OF_BROKER)
+        assert (fault.node > 0) == (fault.kind in OF_BROKER)
         assert fault.instance <= instances
+        assert fault.node <= nodes
+        assert nodes > 1 or fault.kind not in OF_CLUSTER
         assert (fault.step > 0) == (fault.kind is Kind.KILL_AT)
 
 
