@@ -105,9 +105,12 @@ class Kills:
         try:
             await target.kill_and_restart()
             self.note("back", f"{target.name} is back after {time.monotonic() - begun:.1f} s")
-        finally:
             if after is not None and (text := await after) is not None:
                 self.note("note", text)
+        finally:
+            if after is not None:
+                after.cancel()
+                await asyncio.wait([after])
 
     async def settled(self) -> None:
         """Return when nothing is away.
