@@ -58,8 +58,8 @@ async def test_kills_end_while_a_part_is_away(tmp_path: Path) -> None:
         part = await parts.start("bus", sys.executable, "-c", READY)
         await part.line()
 
-        async def after(begun: float) -> str:
-            return await asyncio.get_running_loop().create_future()
+        async def after(begun: float) -> None:
+            await asyncio.get_running_loop().create_future()
 
         kills = Kills()
         kills.add(Target("bus", part, away_s=3600, after=after))
