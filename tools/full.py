@@ -15,7 +15,7 @@ from typing import Final
 from tools.patience import measured_patience
 from tools.stages import ROOT, Stage, chosen, run_stages
 
-CASES: Final = ("gettaxi", "mysocialmedia", "mybank", "ingestion")
+CASES: Final = ("movieflix", "mysocialmedia", "mybank", "ingestion")
 BARE_MACHINE: Final = "../shared/docker/bare-machine"
 
 
@@ -29,6 +29,7 @@ def stages(first: int) -> tuple[Stage, ...]:
         Stage(name="hostile", command=("make", "hostile")),
         Stage(name="interop", command=("make", "interop"), environment={"SEED": str(first)}),
         *(Stage(name=f"demo-{case}", command=(".venv/bin/busway", "demo", case), again=True) for case in CASES),
+        Stage(name="demo-nodes", command=(".venv/bin/busway", "demo", "gettaxi", "--nodes", "3"), again=True),
         Stage(name="package", command=("make", "package"), environment={"BUSWAY_PYTHONS": "all"}),
         Stage(name="docs", command=("make", "docs")),
         Stage(name="spark", command=("make", "spark")),

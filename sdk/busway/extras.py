@@ -21,6 +21,7 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "postgres": ("psycopg",),
     "simulation": (*_DATABASE, "alembic", "prometheus_client", *_HTTP, "time_machine"),
     "connect": _CONNECT,
+    "demo": (*_DATABASE, "alembic", "prometheus_client", *_HTTP, "watchfiles", "h3"),
     "examples": ("alembic", *_CONNECT, "h3", "numpy", "pyarrow"),
     "spark": ("numpy", "pandas", "prometheus_client", "google.protobuf", "pyarrow", "pyspark"),
 }

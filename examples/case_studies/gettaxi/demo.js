@@ -94,7 +94,7 @@ function nodes({ nodes, under_replicated }) {
   $("nodes").replaceChildren(...nodes.map(node => {
     const box = element("div", "", "node" + (node.serves ? "" : " away"));
     box.append(element("b", `node-${node.node}`), element("span", node.serves ? `leads ${node.leads}` : "away"));
-    if (node.controller && node.serves) box.append(element("span", " · controller"));
+    if (node.controller && node.serves) box.append(element("span", "controller"));
     return box;
   }));
   $("replicas").textContent = under_replicated ? `${under_replicated} partitions wait for a replica to catch up` : "every partition has all its replicas in sync";

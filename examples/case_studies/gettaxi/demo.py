@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from kit.cockpit import Cockpit
-from kit.command import Interrupts, beside, run_demo
+from kit.command import Interrupts, beside, run_demo, stopped_early
 from kit.parts import DemoFailed, Parts, free_port
 from kit.summary import Summary
 from rich.console import Console
@@ -148,9 +148,7 @@ async def run(*, ci: bool, seed: int, nodes: int, interrupts: Interrupts) -> int
                 started.append(await Running.start(parts, plans(ci=ci, seed=seed), nodes=nodes))
 
             if not await interrupts.until_stop(start()):
-                summary = Summary()
-                summary.figure("stopped before the load began", f"after {time.monotonic() - begun:.1f} s")
-                return summary.show(console)
+                return stopped_early(begun).show(console)
             (running,) = started
             console.print(
                 f"bus       {parts.bootstrap_servers}\nregistry  {parts.schema_registry}\nservice   {running.url}"
@@ -232,10 +230,11 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(allow_abbrev=False, prog="busway demo gettaxi")
     parser.add_argument("--ci", action="store_true", help="kill each part once, print a summary and exit")
+    parser.add_argument("--page", action="store_true", help="serve the page, though no terminal looks on")
     parser.add_argument("--nodes", type=int, default=1, choices=NODES, help="brokers of the bus")
     parser.add_argument("--seed", type=int, default=1, help="seed of the traffic")
     given = parser.parse_args()
-    ci = given.ci or not sys.stdout.isatty()
+    ci = given.ci or not (given.page or sys.stdout.isatty())
     return run_demo(
         lambda interrupts: run(ci=ci, seed=given.seed, nodes=given.nodes, interrupts=interrupts), DemoFailed
     )

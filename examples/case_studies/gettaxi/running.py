@@ -182,9 +182,7 @@ class Running:
                 return None
             what = f"{len(led)} partitions" + (" and the controller" if controller else "")
             pause = await self._pause(begun)
-            return (
-                f"others lead node-{number}'s {what} after {seconds:.2f} s; nothing was acknowledged for {pause:.1f} s"
-            )
+            return f"others lead node-{number}'s {what} after {seconds:.2f} s; the longest wait for an acknowledgement was {pause:.1f} s"
 
         return after
 

@@ -7,11 +7,13 @@ Not here: options and the demo itself.
 import asyncio
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 from busway import BuswayError
 from kit.parts import DemoFailed, on_signals
+from kit.summary import Summary
 
 HURRY_S: Final = 1.0
 """For the summary and closing connections, after a second Ctrl-C."""
@@ -80,6 +82,17 @@ async def _first(work: Awaitable[Any], event: asyncio.Event, seconds: float | No
         asked.cancel()
         task.cancel()
         await asyncio.wait([task, asked])
+
+
+def stopped_early(begun: float) -> Summary:
+    """Return the summary of a demo that was stopped before its load began.
+
+    Args:
+        begun: when the demo began, on the monotonic clock.
+    """
+    summary = Summary()
+    summary.figure("stopped before the load began", f"after {time.monotonic() - begun:.1f} s")
+    return summary
 
 
 async def beside(work: Coroutine[Any, Any, None], *background: Coroutine[Any, Any, Any]) -> None:

@@ -101,13 +101,18 @@ class Kills:
         begun = time.monotonic()
         self.counts[target.name] = self.counts.get(target.name, 0) + 1
         self.note("killed", f"{target.name}: kill -9")
-        after = asyncio.ensure_future(target.after(begun)) if target.after is not None else None
+        noting = asyncio.ensure_future(self._note(target, begun))
         try:
             await target.kill_and_restart()
             self.note("back", f"{target.name} is back after {time.monotonic() - begun:.1f} s")
+            await noting
         finally:
-            if after is not None and (text := await after) is not None:
-                self.note("note", text)
+            noting.cancel()
+            await asyncio.wait([noting])
+
+    async def _note(self, target: Target, begun: float) -> None:
+        if target.after is not None and (text := await target.after(begun)) is not None:
+            self.note("note", text)
 
     async def settled(self) -> None:
         """Return when nothing is away.

@@ -141,8 +141,10 @@ class Monitor:
         for name in self._groups:
             group = [rate for rate in rates if rate.group == name]
             lag, records_per_s = sum(rate.lag for rate in group), sum(rate.records_per_s for rate in group)
-            with contextlib.suppress(BuswayError):
+            try:
                 rows.append(await self._group(admin, name, lag, records_per_s))
+            except BuswayError:  # its coordinator loads; what was known of it stays
+                rows += [row for row in self.state.groups if row.group == name]
         self.state.groups = rows
         self.state.leaders = leaders(described)
         self.state.under_replicated = sum(

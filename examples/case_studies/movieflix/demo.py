@@ -5,31 +5,32 @@ Here: starting, replaying, showing, counting.
 Not here: the service (`service`), the events (`ratings`), the Spark jobs (`analytics`), which run where Spark is
 installed and are left out, with the reason, where it is not.
 
-With `--ci` it ends by itself. Meanwhile it kills the service, the registry and the bus in turn, without warning, and starts them again;
+Viewers go on until Ctrl-C. With `--ci` it ends by itself, when the ratings do. Meanwhile it kills the service, the registry and the bus in turn, without warning, and starts them again;
 the summary shows that nothing was lost and nothing was counted twice.
 """
 
 import argparse
 import asyncio
 import contextlib
+import itertools
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import httpx2
-from kit.command import run_demo
+from kit.command import Interrupts, run_demo, stopped_early
 from kit.faults import KillsInTurn
 from kit.load import send_all
-from kit.parts import DemoFailed, Part, Parts, free_port, until_stopped
+from kit.parts import DemoFailed, Part, Parts, free_port
 from kit.spark import missing
 from kit.summary import Summary
 from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -38,8 +39,10 @@ from movieflix import domain, ratings
 from movieflix.analytics import Analytics, Trained
 from movieflix.events import Profile, Watched
 from movieflix.service import PARTITIONS
+from movieflix.titles import title
 
-LIVE_EVENTS_PER_S: Final = 200
+LIVE_EVENTS_PER_S: Final = 60
+SEED: Final = 1
 PORT: Final = 8000
 SETTLE_S: Final = 60.0
 _AROUND_TABLE: Final = 8
@@ -48,9 +51,13 @@ _AROUND_TABLE: Final = 8
 
 @dataclass(slots=True)
 class Replay:
-    """What was produced, and the profiles that must come of it."""
+    """What was produced, and the profiles that must come of it.
 
-    total: int
+    Attributes:
+        total: events of the ratings; None for viewers who go on.
+    """
+
+    total: int | None
     produced: int = 0
     expected: dict[int, Profile] = field(default_factory=dict)
     seen: dict[int, set[int]] = field(default_factory=dict)
@@ -95,8 +102,8 @@ class Demo:
         kills = KillsInTurn([service, parts.registry, parts.bus] if ci else [])
         return cls(parts, service, url, ci, None if left_out else Analytics(parts), left_out, kills)
 
-    async def replay(self, replay: "Replay") -> None:
-        """Send all events, at a pace an eye can follow unless in CI."""
+    async def replay(self, replay: "Replay", stopped: Callable[[], bool]) -> None:
+        """Send all events, at a pace an eye can follow unless in CI; there, viewers go on until it is stopped."""
         app = App(
             "movieflix-replay",
             bootstrap_servers=self.parts.bootstrap_servers,
@@ -104,21 +111,32 @@ class Demo:
         )
         watched = app.topic("movieflix.watched", key=int, value=Watched, partitions=PARTITIONS)
         async with app, self.kills:
+            known = list(ratings.read(ratings.source()))
+            events: Iterable[Watched] = ratings.viewings(known)
+            if replay.total is None:
+                events = itertools.chain(events, ratings.later(known, SEED))
             await send_all(
-                ratings.viewings(ratings.read(ratings.source())),
-                self.kills.during(lambda event: watched.send_soon(event, key=event.user_id), replay.total),
+                itertools.takewhile(lambda event: not stopped(), events),
+                self.kills.during(lambda event: watched.send_soon(event, key=event.user_id), replay.total or 1),
                 replay.note,
                 per_s=None if self.ci else LIVE_EVENTS_PER_S,
             )
 
 
-async def run(*, ci: bool, spark: bool) -> int:
+async def run(interrupts: Interrupts, *, ci: bool, spark: bool) -> int:
     """The whole demo; 0 when nothing was lost or doubled."""
     console = Console()
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="movieflix-") as folder:
-        async with Parts(Path(folder)) as parts, httpx2.AsyncClient(timeout=5) as client:
-            demo = await Demo.start(parts, ci=ci, spark=spark)
+        async with Parts(Path(folder), hurry=interrupts.hurry) as parts, httpx2.AsyncClient(timeout=5) as client:
+            started: list[Demo] = []
+
+            async def start() -> None:
+                started.append(await Demo.start(parts, ci=ci, spark=spark))
+
+            if not await interrupts.until_stop(start()):
+                return stopped_early(begun).show(console)
+            (demo,) = started
             console.print(
                 f"bus       {parts.bootstrap_servers}\nregistry  {parts.schema_registry}\npage      [bold]{demo.url}[/bold]\n"
                 f"ratings   {_shown(ratings.source())}\n"
@@ -129,21 +147,24 @@ async def run(*, ci: bool, spark: bool) -> int:
                 )
             )
             total = sum(1 for _ in ratings.viewings(ratings.read(ratings.source())))
-            replay = Replay(total)
-            profiles = await _watch(demo, replay, client, console)
-            summary = _summary(demo, replay, profiles)
+            replay = Replay(total if ci else None)
+            profiles = await _watch(demo, replay, client, console, interrupts)
+            summary = _summary(demo, replay, profiles, stopped=interrupts.stop.is_set())
             if demo.left_out:
                 summary.figure("left out", f"training, models and analytics store: {demo.left_out}")
-            elif ci:
+            elif ci and not interrupts.stop.is_set():
                 await _recommended(demo, replay, client, summary)
                 summary.figure("events in the store", replay.stored, must_be=replay.total)
             summary.figure("took", f"{time.monotonic() - begun:.1f} s")
             return summary.show(console)
 
 
-async def _watch(demo: Demo, replay: Replay, client: httpx2.AsyncClient, console: Console) -> list[dict[str, Any]]:
-    """Replay while the table follows; returns the last profiles."""
-    producing = asyncio.ensure_future(demo.replay(replay))
+async def _watch(
+    demo: Demo, replay: Replay, client: httpx2.AsyncClient, console: Console, interrupts: Interrupts
+) -> list[dict[str, Any]]:
+    """Replay while the table follows, until the end or Ctrl-C and all is handled; returns the last profiles."""
+    stopped = interrupts.stop.is_set
+    producing = asyncio.ensure_future(demo.replay(replay, stopped))
     training = False
     profiles: list[dict[str, Any]] = []
     deadline: float | None = None
@@ -165,18 +186,14 @@ async def _watch(demo: Demo, replay: Replay, client: httpx2.AsyncClient, console
                 handled = sum(profile["events"] for profile in profiles)
                 if producing.done() and handled >= replay.produced:
                     break
-                if deadline is not None and time.monotonic() > deadline:
+                if interrupts.hurry.is_set() or (deadline is not None and time.monotonic() > deadline):
                     break
                 demo.service.check()
                 await asyncio.sleep(0.1)
-            if demo.analytics is not None and training:
+            if demo.analytics is not None and training and demo.ci and not stopped():
                 replay.trained = await demo.analytics.trained(replay.rated)
                 replay.stored = await demo.analytics.fill_store()
                 await _serves(demo, client, replay.trained.version)
-            if not demo.ci:
-                if live is not None:
-                    live.update(_screen(demo, replay, profiles, console.height), refresh=True)
-                await until_stopped(demo.service)
     finally:
         producing.cancel()
         await asyncio.wait([producing])
@@ -214,16 +231,15 @@ def _screen(demo: Demo, replay: Replay, profiles: list[dict[str, Any]], lines: i
             str(profile["finished"]),
             f"{profile['watched_s'] / 3600:.1f}",
             f"{profile['rating_sum'] / profile['ratings']:.1f}" if profile["ratings"] else "-",
-            f"movie {first['movie_id']} at {100 * first['position_s'] // first['length_s']} %" if first else "-",
+            f"{title(first['movie_id'])} at {100 * first['position_s'] // first['length_s']} %" if first else "-",
         )
     progress = Table.grid(padding=(0, 1))
     for name, value in (("produced", replay.produced), ("handled", handled)):
-        progress.add_row(name, ProgressBar(total=replay.total, completed=value, width=30), f"{value} of {replay.total}")
-    state = "all events are handled; the page stays until Ctrl-C" if handled >= replay.total else "Ctrl-C ends"
-    return Group(Text(f"page {demo.url}   {state}"), progress, table)
+        progress.add_row(name, f"{value:,}")
+    return Group(Text(f"page {demo.url}   Ctrl-C ends"), progress, table)
 
 
-def _summary(demo: Demo, replay: Replay, profiles: list[dict[str, Any]]) -> Summary:
+def _summary(demo: Demo, replay: Replay, profiles: list[dict[str, Any]], *, stopped: bool) -> Summary:
     served = {profile["user_id"]: profile for profile in profiles}
     lost = doubled = wrong = 0
     for user_id, expected in replay.expected.items():
@@ -232,13 +248,14 @@ def _summary(demo: Demo, replay: Replay, profiles: list[dict[str, Any]]) -> Summ
         doubled += max(got["events"] - expected.events, 0)
         wrong += (expected.watched_s, expected.finished) != (got["watched_s"], got["finished"])
     summary = Summary()
-    summary.figure("events produced", replay.produced, must_be=replay.total)
+    summary.figure("events produced", replay.produced, must_be=None if stopped else replay.total)
     summary.figure("events handled", sum(profile["events"] for profile in profiles))
     summary.figure("lost", lost, must_be=0)
     summary.figure("doubled", doubled, must_be=0)
     summary.figure("viewers", len(served))
     summary.figure("profiles that are wrong", wrong, must_be=0)
-    demo.kills.tell(summary)
+    if not stopped:
+        demo.kills.tell(summary)
     return summary
 
 
@@ -277,7 +294,8 @@ def main() -> int:
         "--without-spark", action="store_true", help="leave out training and store even if Spark is installed"
     )
     given = parser.parse_args()
-    return run_demo(run(ci=given.ci or not sys.stdout.isatty(), spark=not given.without_spark))
+    ci = given.ci or not sys.stdout.isatty()
+    return run_demo(lambda interrupts: run(interrupts, ci=ci, spark=not given.without_spark))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ Not here: profiles (`service`), rules (`domain`), the server, health and metrics
 | `GET /users/{id}/next?count=10` | what to see next, by the newest model; never what was seen |
 | `GET /users/{id}/next/live` | the same as server-sent events, whenever it changes |
 | `GET /model` | which model is served |
+| `GET /titles` | titles of movies; that of movie 0 first |
 | `POST /users/{id}/watched` | `{"movie_id", "position_s", "length_s", …}`: a device tells how far the viewer is |
 | `GET /live` | changes as server-sent events: `[[user, profile], …]`, null for a profile that has gone to another instance |
 """
@@ -32,6 +33,7 @@ from movieflix import domain
 from movieflix.events import Action, Profile, Watched
 from movieflix.recommend import COUNT_MOST
 from movieflix.recommender import PUSHED, Recommender
+from movieflix.titles import titles
 
 PAGE = Path(__file__).parent / "page.html"
 NUMBER_MOST = 2**63 - 1
@@ -84,6 +86,9 @@ def create(profiles: Table[int, Profile], watched: Topic[int, Watched], recommen
             {"version": None} if served is None else {"version": served.version, **asdict(served.complete)}
         )
 
+    async def names(request: Request) -> Response:
+        return json_response(titles())
+
     async def watch(request: Request) -> Response:
         position = asdict(await read_json(request, Position))
         event = Watched(user_id=_user(request), at=dt.datetime.now(dt.UTC), **position)
@@ -113,6 +118,7 @@ def create(profiles: Table[int, Profile], watched: Topic[int, Watched], recommen
             Route("/users/{user_id:int}/next", upcoming),
             Route("/users/{user_id:int}/next/live", upcoming_live),
             Route("/model", served),
+            Route("/titles", names),
             Route("/users/{user_id:int}/watched", watch, methods=["POST"]),
             Route("/live", live),
         ]

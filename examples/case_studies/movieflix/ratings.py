@@ -11,8 +11,9 @@ the ratings; it is made from them, always in the same way: the more stars, the f
 import datetime as dt
 import importlib.util
 import itertools
+import random
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ from movieflix.events import Action, Watched
 EXTRACT: Final = Path(__file__).parent / "data" / "ratings_extract.txt"
 _IN_PYSPARK: Final = Path("data/mllib/als/sample_movielens_ratings.txt")
 _DEVICES: Final = ("tv", "phone", "tablet", "laptop")
+_AGAIN: Final = dt.timedelta(days=30)
 _SHORTEST_S, _SPREAD_S = 80 * 60, 60 * 60
 
 
@@ -72,27 +74,45 @@ def read(path: Path) -> Iterator[Rating]:
 def viewings(ratings: Iterable[Rating]) -> Iterator[Watched]:
     """Three events for each rating: started, half way, stopped with the stars; viewers take turns, as they do in life."""
     for rating in _in_turns(ratings):
-        length_s = _SHORTEST_S + (rating.movie_id * 1009) % _SPREAD_S
-        stop_s = round(length_s * rating.stars / 5)
-        half_s = stop_s // 2
-        device = _DEVICES[(rating.user_id + rating.movie_id) % len(_DEVICES)]
-        begun = rating.at + dt.timedelta(hours=rating.movie_id)
-        for action, position_s, played_s, stars in (
-            (Action.STARTED, 0, 0, None),
-            (Action.PLAYING, half_s, half_s, None),
-            (Action.STOPPED, stop_s, stop_s - half_s, rating.stars),
-        ):
-            yield Watched(
-                user_id=rating.user_id,
-                movie_id=rating.movie_id,
-                action=action,
-                position_s=position_s,
-                length_s=length_s,
-                played_s=played_s,
-                device=device,
-                at=begun + dt.timedelta(seconds=position_s),
-                rating=stars,
-            )
+        yield from _viewing(rating)
+
+
+def _viewing(rating: Rating) -> Iterator[Watched]:
+    length_s = _SHORTEST_S + (rating.movie_id * 1009) % _SPREAD_S
+    stop_s = round(length_s * rating.stars / 5)
+    half_s = stop_s // 2
+    device = _DEVICES[(rating.user_id + rating.movie_id) % len(_DEVICES)]
+    begun = rating.at + dt.timedelta(hours=rating.movie_id)
+    for action, position_s, played_s, stars in (
+        (Action.STARTED, 0, 0, None),
+        (Action.PLAYING, half_s, half_s, None),
+        (Action.STOPPED, stop_s, stop_s - half_s, rating.stars),
+    ):
+        yield Watched(
+            user_id=rating.user_id,
+            movie_id=rating.movie_id,
+            action=action,
+            position_s=position_s,
+            length_s=length_s,
+            played_s=played_s,
+            device=device,
+            at=begun + dt.timedelta(seconds=position_s),
+            rating=stars,
+        )
+
+
+def later(ratings: Iterable[Rating], seed: int) -> Iterator[Watched]:
+    """Go on without end: the same viewers see their movies again, each time with stars of another mood.
+
+    Args:
+        seed: of the moods.
+    """
+    known = list(ratings)
+    chance = random.Random(seed)  # noqa: S311 - moods, the same for a seed
+    for again in itertools.count(1):
+        for rating in chance.sample(known, len(known)):
+            stars = min(max(rating.stars + chance.choice((-1, 0, 0, 1)), 1.0), 5.0)
+            yield from _viewing(replace(rating, stars=stars, at=rating.at + again * _AGAIN))
 
 
 def _in_turns(ratings: Iterable[Rating]) -> Iterator[Rating]:

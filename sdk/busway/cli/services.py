@@ -8,6 +8,7 @@ import asyncio
 import math
 import os
 import re
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -24,7 +25,9 @@ from busway.errors import BrokerError
 from busway.extras import need
 from busway_protocol.errors import ErrorCode
 
-CASES = ("movieflix", "gettaxi", "mysocialmedia", "mybank", "ingestion")
+GETTAXI = "gettaxi"
+CASES = (GETTAXI, "movieflix", "mysocialmedia", "mybank", "ingestion")
+DEMO_NODES = (1, 3, 5)
 MAX_WORKERS = 256
 """A guard against typing errors; above the cores of any supported machine."""
 
@@ -153,16 +156,27 @@ def demo(
     ci: Annotated[
         bool, typer.Option("--ci/--live", envvar="CI", help="Print a summary and exit, without a live table.")
     ] = False,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", help="gettaxi: a bus of so many brokers, each in a process; 1, 3 or 5.")
+    ] = None,
 ) -> None:
     """Run a case study from end to end: bus, registry, service, events, page."""
     if name not in CASES:
         raise CommandFailed(f"there is no case study {name}; there is {', '.join(CASES)}")
     folder = _case_folder(name)
-    need("examples", f"busway demo {name}")
-    # exec: Ctrl-C then reaches only the demo, which stops its parts in order.
+    need("demo" if name == GETTAXI else "examples", f"busway demo {name}")
+    options = ["--ci"] if ci else []
+    if nodes is not None:
+        if name != GETTAXI:
+            raise CommandFailed(f"--nodes is for busway demo {GETTAXI}; leave it out")
+        if nodes not in DEMO_NODES:
+            raise CommandFailed(f"--nodes {nodes}: give {', '.join(map(str, DEMO_NODES))}")
+        options += ["--nodes", str(nodes)]
+    # exec: Ctrl-C then reaches only the demo, which stops its parts in order. Until it can, Ctrl-C waits.
     os.chdir(folder.parent)
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", f"{name}.demo", *(["--ci"] if ci else [])])  # noqa: S606 - our own module
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    os.execv(sys.executable, [sys.executable, "-m", f"{name}.demo", *options])  # noqa: S606 - our own module
 
 
 def _case_folder(name: str) -> Path:

@@ -52,6 +52,23 @@ async def test_a_part_that_does_not_start_again_ends_the_demo(tmp_path: Path) ->
         await kills.stop()
 
 
+async def test_kills_end_while_a_part_is_away(tmp_path: Path) -> None:
+    """What waits for the load to go on ends, too."""
+    async with Parts(tmp_path) as parts, asyncio.timeout(patient(60)):
+        part = await parts.start("bus", sys.executable, "-c", READY)
+        await part.line()
+
+        async def after(begun: float) -> None:
+            await asyncio.get_running_loop().create_future()
+
+        kills = Kills()
+        kills.add(Target("bus", part, away_s=3600, after=after))
+        kills.kill("bus")
+        await asyncio.sleep(0)
+        await kills.stop()
+        assert kills.counts == {"bus": 1}
+
+
 async def test_the_second_interrupt_hurries() -> None:
     """Work is waited for until then, and it is cancelled."""
     interrupts = Interrupts()

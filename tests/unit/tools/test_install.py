@@ -1,0 +1,38 @@
+"""The lines of progress while the demo is installed."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from tools import install
+
+
+def test_a_line_for_each_package() -> None:
+    """From pip's output; the rest of it says nothing new."""
+    lines = [
+        "Obtaining file:///home/busway\n",
+        "Collecting h3<5,>=4.5 (from busway==0.1.0)\n",
+        "  Using cached h3-4.5.0-cp311-cp311-manylinux2014_x86_64.whl.metadata (7.4 kB)\n",
+        "  Using cached h3-4.5.0-cp311-cp311-manylinux2014_x86_64.whl (1.1 MB)\n",
+        "  Downloading https://files.example/packages/rich-15.0.0-py3-none-any.whl (243 kB)\n",
+        "Installing collected packages: h3, rich, busway\n",
+        "Successfully installed h3-4.5.0\n",
+    ]
+    steps = [step for line in lines if (step := install.progress(line)) is not None]
+    assert steps == ["h3 4.5.0", "rich 15.0.0", "unpacks 3 packages"]
+
+
+def test_an_old_python_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the remedy, before anything is made."""
+    monkeypatch.setattr(install, "OLDEST", (99, 0))
+    monkeypatch.setattr(sys, "argv", ["install.py", "demo"])
+    assert install.main() == 1
+    assert "make demo PYTHON=python3.11" in capsys.readouterr().err
+
+
+def test_the_size_of_a_folder(tmp_path: Path) -> None:
+    """In whole MB, with folders below it; a link counts as itself."""
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "file").write_bytes(bytes(3_000_000))
+    (tmp_path / "link").symlink_to("below/file")
+    assert install.size_mb(tmp_path) == 3
