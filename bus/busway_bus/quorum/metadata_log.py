@@ -22,11 +22,12 @@ from busway_bus.kernel.limits import COMMANDS_MAX, RECORDS_ENCODED_ON_LOOP_MAX
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.log.store import LogStore
+from busway_bus.metadata.bootstrap import BOOTSTRAP, first_records
 from busway_bus.metadata.committing import Writer
 from busway_bus.metadata.delta import Delta
-from busway_bus.metadata.features import METADATA_VERSION, levels_of_new_clusters
+from busway_bus.metadata.features import METADATA_VERSION
 from busway_bus.metadata.image import ClusterImage
-from busway_bus.metadata.records import TOPIC, FeatureLevelRecord, to_bytes
+from busway_bus.metadata.records import TOPIC, to_bytes
 from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.metadata_images import Change, Follower, MetadataImages
 from busway_bus.quorum.metadata_snapshots import MetadataSnapshots, SnapshotLimits
@@ -62,7 +63,7 @@ class MetadataLog:
     `writer` makes the writer of a quorum with several voters; without it this node is alone.
 
     Raises:
-        CorruptLog, WrongDirectory: as of `MetadataStore`.
+        CorruptLog, WrongDirectory: as of `MetadataStore`; WrongDirectory of `first_records`, too.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class MetadataLog:
         opened = MetadataStore(store, self._snapshots, self._wall_ms(), all_committed=writer is None)
         self._log, self._stored = opened.log, opened.stored
         self.images = MetadataImages(self._log, opened.stored, opened.covered, self._moved)
+        self._first = first_records(None if self._log.end_offset else store.files.read_bytes(BOOTSTRAP))
         self._newest: ClusterImage | None = None
         self._committed_image = self.image
         self._leads_from = 0
@@ -153,7 +155,10 @@ class MetadataLog:
         A log with records keeps its levels, as in Kafka: clients rely on them.
         """
         if METADATA_VERSION not in self.image.features:
-            await self.run(_format)
+            first = self._first
+            await self.run(
+                lambda image: Decision(records=() if METADATA_VERSION in image.features else first, reply=None)
+            )
 
     async def run(self, decide: Callable[[ClusterImage], Decision[R]]) -> R:
         """Decide on the newest image, commit and publish; return the reply.
@@ -379,15 +384,6 @@ class MetadataLog:
         finally:
             self._snapshotting = None
         self.maintain()  # another one may be due by now
-
-
-def _format(image: ClusterImage) -> Decision[None]:
-    if METADATA_VERSION in image.features:
-        return Decision(reply=None)
-    levels = levels_of_new_clusters()
-    return Decision(
-        records=tuple(FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()), reply=None
-    )
 
 
 def _batch(records: tuple[Any, ...], now_ms: int) -> bytes | bytearray:
