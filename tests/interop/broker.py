@@ -1,4 +1,4 @@
-"""The broker under test: Busway in a process of its own, or, to check the tests, Apache Kafka.
+"""The broker under test: Busway in a process of its own, three nodes of it, or, to check the tests, Apache Kafka.
 
 Here: choosing one, with one interface.
 Not here: anything about clients.
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.busway_nodes import BuswayNodes
 from tests.support.busway_process import BuswayProcess
 
 CHOICE = "BUSWAY_INTEROP_BROKER"
@@ -46,4 +47,6 @@ def chosen_broker(settings: Mapping[str, str] | None = None) -> Broker:
     chosen = {**SETTINGS, **(settings or {})}
     if is_apache_chosen():
         return ApacheKafka(chosen)
+    if os.environ.get(CHOICE) == "nodes":
+        return BuswayNodes(chosen)
     return BuswayProcess(chosen, controller=True)

@@ -36,6 +36,11 @@ def _log4j(folder: Path) -> Path:
     return file
 
 
+def random_cluster_id() -> str:
+    """A new one; it never begins with "-"."""
+    return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:])[:22].decode()
+
+
 def java_command(main_class: str, *arguments: str, options: tuple[str, ...] = ("-Xmx512m",)) -> list[str]:
     """The command line that runs a class of Kafka's jars."""
     home = kafka_libs()
@@ -69,7 +74,11 @@ class ApacheKafka(Program):
         properties: broker settings over the defaults of Kafka.
         heap: the JVM's `-Xmx`; Kafka's own start script says 1 GB.
         features: levels that the cluster is made with, where they are not those of the release.
+        cluster_id: of the cluster that it is a node of; a random one for a node alone.
         options: of the JVM; left out, those that make it start soon. A benchmark gives none, as Kafka's own start script.
+
+    Attributes:
+        properties: may be changed before the start.
     """
 
     def __init__(
@@ -78,9 +87,11 @@ class ApacheKafka(Program):
         heap: str = "1g",
         features: Mapping[str, int] | None = None,
         options: Sequence[str] | None = None,
+        cluster_id: str | None = None,
     ) -> None:
         super().__init__("apache-kafka")
-        self._properties = dict(properties or {})
+        self.properties = dict(properties or {})
+        self._cluster_id = cluster_id or random_cluster_id()
         self._heap = heap
         self._features = dict(features or {})
         self._options = (*QUICK, *class_archive.using()) if options is None else tuple(options)
@@ -117,14 +128,13 @@ class ApacheKafka(Program):
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
-            **self._properties,
+            **self.properties,
         }
         config = self._folder / "server.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         if not (self.data_dir / "meta.properties").exists():
-            cluster_id = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:])[:22].decode()  # never begins with "-"
             levels = [text for name, level in self._features.items() for text in ("--feature", f"{name}={level}")]
-            java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config), *levels)
+            java("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(config), *levels)
         begun = time.monotonic()
         command = [need("java", JDK), f"-Xmx{self._heap}", f"-Xms{self._heap}", "-XX:+UseG1GC", *self._options]
         command += [

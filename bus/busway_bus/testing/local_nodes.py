@@ -85,6 +85,11 @@ class LocalNodes:
         return ",".join(f"127.0.0.1:{port.number}" for port in self._ports.values())
 
     @property
+    def bootstrap_controllers(self) -> str:
+        """The addresses of all controllers."""
+        return ",".join(f"127.0.0.1:{port.number}" for port in self._controller_ports.values())
+
+    @property
     def node_ids(self) -> Sequence[int]:
         """Of all nodes, also of those that do not run."""
         return tuple(self._configs)
