@@ -47,6 +47,9 @@ def chosen_broker(settings: Mapping[str, str] | None = None) -> Broker:
     chosen = {**SETTINGS, **(settings or {})}
     if is_apache_chosen():
         return ApacheKafka(chosen)
-    if os.environ.get(CHOICE) == "nodes":
-        return BuswayNodes(chosen)
-    return BuswayProcess(chosen, controller=True)
+    return three_nodes(settings) if os.environ.get(CHOICE) == "nodes" else BuswayProcess(chosen, controller=True)
+
+
+def three_nodes(settings: Mapping[str, str] | None = None) -> Broker:
+    """Three nodes of Busway in the place of a broker, each with `settings` beside those of the suite; `kill` takes one after the other."""
+    return BuswayNodes({**SETTINGS, **(settings or {})})

@@ -83,7 +83,7 @@ async def both() -> AsyncIterator[tuple[Cluster, Cluster]]:
         async with LocalNodes(properties={"auto.leader.rebalance.enable": "false"}) as ours:
 
             async def stop(node_id: int) -> None:
-                await asyncio.to_thread(kafka.nodes[node_id].stop)
+                await asyncio.to_thread(kafka.nodes[node_id].shut_down)
 
             async def start(node_id: int) -> None:
                 await asyncio.to_thread(kafka.nodes[node_id].start)

@@ -33,9 +33,9 @@ class BuswayNodes:
     """
 
     def __init__(self, settings: Mapping[str, str], count: int = 3) -> None:
-        cluster_id = random_cluster_id()
+        self.cluster_id = random_cluster_id()
         self.nodes = {
-            number: BuswayProcess({}, controller=True, cluster_id=cluster_id) for number in range(1, count + 1)
+            number: BuswayProcess({}, controller=True, cluster_id=self.cluster_id) for number in range(1, count + 1)
         }
         self._threads = ThreadPoolExecutor(count)  # a process ends with the thread that started it
         self._next = cycle(self.nodes.values())
