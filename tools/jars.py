@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KAFKA = (
     "org.apache.kafka:kafka_2.13:4.3.1",
     "org.apache.kafka:kafka-tools:4.3.1",
+    "org.apache.kafka:kafka-shell:4.3.1",
     "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
 )
 REGISTRY = (

@@ -5,28 +5,21 @@ Not here: single brokers (`benchmarks.subjects`), the loads (`loads`).
 """
 
 import contextlib
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
-from tests.support.apache_kafka import ApacheKafka, random_id
+from tests.support.apache_kafka import ApacheKafka
 from tests.support.busway_process import BuswayProcess
 
-from benchmarks.subjects import (
-    BUSWAY,
-    BUSWAY_PROPERTIES,
-    KAFKA,
-    KAFKA_PROPERTIES,
-    Broker,
-    Durability,
-    Start,
-    Subject,
-)
-from busway_bus.formatting import format_node
-from busway_bus.kernel.config import BrokerConfig
+from benchmarks.subjects import BUSWAY, BUSWAY_PROPERTIES, KAFKA, KAFKA_PROPERTIES, Durability, Start, Subject
+from busway_bus.formatting import random_cluster_id
 
 NODES: Final = 3
 _SETTINGS: Final = {
+    "process.roles": "broker,controller",
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "offsets.topic.replication.factor": "3",
@@ -37,57 +30,50 @@ _SETTINGS: Final = {
 }
 """The same for both. All timeouts have their defaults."""
 
-
-class _Node(Broker, Protocol):
-    bootstrap_controllers: str
-
-    def configure(self, settings: Mapping[str, str], /) -> None: ...
-
-    def launch(self) -> None: ...
-
-    def wait_until_started(self) -> None: ...
+_Node = ApacheKafka | BuswayProcess
 
 
-def _settings(nodes: Sequence[_Node]) -> list[dict[str, str]]:
+def _settings(nodes: Sequence[_Node]) -> Iterator[tuple[_Node, dict[str, str]]]:
     voters = ",".join(f"{number}@{node.bootstrap_controllers}" for number, node in enumerate(nodes, 1))
-    return [
-        {**_SETTINGS, "process.roles": "broker,controller", "node.id": str(number), "controller.quorum.voters": voters}
-        for number in range(1, len(nodes) + 1)
-    ]
+    for number, node in enumerate(nodes, 1):
+        yield node, {**_SETTINGS, "node.id": str(number), "controller.quorum.voters": voters}
 
 
-def _start(nodes: Sequence[_Node]) -> float:
-    begun = time.monotonic()
-    for node in nodes:
-        node.launch()
-    for node in nodes:
-        node.wait_until_started()
-    return begun
+@contextlib.contextmanager
+def _running(name: str, nodes: Sequence[_Node]) -> Iterator[Subject]:
+    # A process ends with the thread that started it, so the threads last as long as the cluster.
+    with ThreadPoolExecutor(NODES) as threads:
+        begun = time.monotonic()
+        try:
+            list(threads.map(lambda node: node.start(), nodes))
+            yield Subject(name=name, begun=begun, brokers=nodes)
+        finally:
+            for node in nodes:
+                if node.running:
+                    node.kill()
+                shutil.rmtree(node.data_dir.parent, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def busway(durability: Durability) -> Iterator[Subject]:
     """Run three nodes; all are ended at once, and their data is removed."""
-    cluster_id = random_id()
-    nodes = [BuswayProcess(BUSWAY_PROPERTIES[durability], controller=True) for _ in range(NODES)]
-    with contextlib.ExitStack() as ends:
-        for node, settings in zip(nodes, _settings(nodes), strict=True):
-            node.configure(settings)
-            format_node(BrokerConfig.from_properties(node.settings()), cluster_id)
-            ends.callback(node.discard)
-        yield Subject(name=BUSWAY, begun=_start(nodes), brokers=nodes)
+    cluster_id = random_cluster_id()
+    nodes = [BuswayProcess({}, controller=True, cluster_id=cluster_id) for _ in range(NODES)]
+    for node, settings in _settings(nodes):
+        node.settings = {**settings, **BUSWAY_PROPERTIES[durability]}
+    with _running(BUSWAY, nodes) as subject:
+        yield subject
 
 
 @contextlib.contextmanager
 def apache_kafka(durability: Durability) -> Iterator[Subject]:
     """Run three nodes of Apache Kafka; `begun` is before their data directories are formatted."""
-    cluster_id = random_id()
-    nodes = [ApacheKafka(KAFKA_PROPERTIES[durability], options=(), cluster_id=cluster_id) for _ in range(NODES)]
-    with contextlib.ExitStack() as ends:
-        for node, settings in zip(nodes, _settings(nodes), strict=True):
-            node.configure(settings)
-            ends.callback(node.discard)
-        yield Subject(name=KAFKA, begun=_start(nodes), brokers=nodes)
+    cluster_id = random_cluster_id()
+    nodes = [ApacheKafka(options=(), cluster_id=cluster_id) for _ in range(NODES)]
+    for node, settings in _settings(nodes):
+        node.properties = {**settings, **KAFKA_PROPERTIES[durability]}
+    with _running(KAFKA, nodes) as subject:
+        yield subject
 
 
 CLUSTERS: Final[Mapping[str, Start]] = {BUSWAY: busway, KAFKA: apache_kafka}

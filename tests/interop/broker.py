@@ -1,4 +1,4 @@
-"""The broker under test: Busway in a process of its own, or, to check the tests, Apache Kafka.
+"""The broker under test: Busway in a process of its own, three nodes of it, or, to check the tests, Apache Kafka.
 
 Here: choosing one, with one interface.
 Not here: anything about clients.
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.busway_nodes import BuswayNodes
 from tests.support.busway_process import BuswayProcess
 
 CHOICE = "BUSWAY_INTEROP_BROKER"
@@ -46,4 +47,9 @@ def chosen_broker(settings: Mapping[str, str] | None = None) -> Broker:
     chosen = {**SETTINGS, **(settings or {})}
     if is_apache_chosen():
         return ApacheKafka(chosen)
-    return BuswayProcess(chosen, controller=True)
+    return three_nodes(settings) if os.environ.get(CHOICE) == "nodes" else BuswayProcess(chosen, controller=True)
+
+
+def three_nodes(settings: Mapping[str, str] | None = None) -> Broker:
+    """Three nodes of Busway in the place of a broker, each with `settings` beside those of the suite; `kill` takes one after the other."""
+    return BuswayNodes({**SETTINGS, **(settings or {})})

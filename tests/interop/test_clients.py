@@ -65,7 +65,7 @@ def records_of(writer: str, codec: str, count: int = RECORDS) -> list[Written]:
 
 def create(admin: AdminClient, topic: str, partitions: int) -> None:
     """Create a topic that keeps records of any age."""
-    for done in admin.create_topics([NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})]).values():
+    for done in admin.create_topics([NewTopic(topic, partitions, config={"retention.ms": "-1"})]).values():
         done.result(patient(20))
 
 

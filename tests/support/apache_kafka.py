@@ -36,6 +36,11 @@ def _log4j(folder: Path) -> Path:
     return file
 
 
+def random_cluster_id() -> str:
+    """A new one; it never begins with "-"."""
+    return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:])[:22].decode()
+
+
 def java_command(main_class: str, *arguments: str, options: tuple[str, ...] = ("-Xmx512m",)) -> list[str]:
     """The command line that runs a class of Kafka's jars."""
     home = kafka_libs()
@@ -62,11 +67,6 @@ def java(main_class: str, *arguments: str, stdin: str | None = None, seconds: fl
     return done.stdout
 
 
-def random_id() -> str:
-    """Draw a cluster id as Kafka writes them; it never begins with "-"."""
-    return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:])[:22].decode()
-
-
 class ApacheKafka(Program):
     """One KRaft node of Apache Kafka with its own temporary data directory.
 
@@ -74,8 +74,11 @@ class ApacheKafka(Program):
         properties: broker settings over the defaults of Kafka.
         heap: the JVM's `-Xmx`; Kafka's own start script says 1 GB.
         features: levels that the cluster is made with, where they are not those of the release.
+        cluster_id: of the cluster that it is a node of; a random one for a node alone.
         options: of the JVM; left out, those that make it start soon. A benchmark gives none, as Kafka's own start script.
-        cluster_id: the same for all nodes of a cluster; a random one by default.
+
+    Attributes:
+        properties: may be changed before the start.
     """
 
     def __init__(
@@ -87,17 +90,21 @@ class ApacheKafka(Program):
         cluster_id: str | None = None,
     ) -> None:
         super().__init__("apache-kafka")
-        self._properties = dict(properties or {})
+        self.properties = dict(properties or {})
+        self._cluster_id = cluster_id or random_cluster_id()
         self._heap = heap
         self._features = dict(features or {})
         self._options = (*QUICK, *class_archive.using()) if options is None else tuple(options)
         self._output = self._folder / "server.log"
         self._ports = held_ports(2)
-        self._cluster_id = cluster_id or random_id()
-        self._begun = 0.0
         self.bootstrap_servers = ""
         self.bootstrap_controllers = f"127.0.0.1:{self._ports[1]}"
         self.start_seconds = 0.0
+
+    @property
+    def address(self) -> str:
+        """Where clients connect, also while it does not run."""
+        return f"127.0.0.1:{self._ports[0]}"
 
     @property
     def pid(self) -> int:
@@ -110,19 +117,10 @@ class ApacheKafka(Program):
         """Where its logs are."""
         return self._folder / "data"
 
-    def configure(self, properties: Mapping[str, str]) -> None:
-        """Change settings; they have an effect at the next start."""
-        self._properties.update(properties)
-
     def start(self) -> None:
         """Format the data directory, start the broker and wait until it serves."""
-        self.launch()
-        self.wait_until_started()
-
-    def launch(self) -> None:
-        """Format the data directory and start the process."""
         port, controller = self._ports
-        self.bootstrap_servers = f"127.0.0.1:{port}"
+        self.bootstrap_servers = self.address
         settings = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -135,14 +133,14 @@ class ApacheKafka(Program):
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
-            **self._properties,
+            **self.properties,
         }
         config = self._folder / "server.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         if not (self.data_dir / "meta.properties").exists():
             levels = [text for name, level in self._features.items() for text in ("--feature", f"{name}={level}")]
             java("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(config), *levels)
-        self._begun = time.monotonic()
+        begun = time.monotonic()
         command = [need("java", JDK), f"-Xmx{self._heap}", f"-Xms{self._heap}", "-XX:+UseG1GC", *self._options]
         command += [
             f"-Dlog4j2.configurationFile={_log4j(self._folder)}",
@@ -153,17 +151,17 @@ class ApacheKafka(Program):
         ]
         with self._output.open("wb") as output:
             self._process = spawn(command, stdout=output, stderr=output)
+        self._wait(port, begun)
+        self.start_seconds = time.monotonic() - begun
 
-    def wait_until_started(self) -> None:
-        """Wait until the broker serves."""
+    def _wait(self, port: int, begun: float) -> None:
         assert self._process is not None
-        while time.monotonic() - self._begun < START_SECONDS:
+        while time.monotonic() - begun < START_SECONDS:
             if self._process.poll() is not None:
                 break
             # The port opens before the broker serves; its own word that it has started comes after.
             if b"Kafka Server started" in self._output.read_bytes():
-                socket.create_connection(("127.0.0.1", self._ports[0]), timeout=patient(5)).close()
-                self.start_seconds = time.monotonic() - self._begun
+                socket.create_connection(("127.0.0.1", port), timeout=patient(5)).close()
                 return
             time.sleep(0.05)
         raise AssertionError(f"Apache Kafka did not start:\n{self._output.read_text()[-3000:]}")
@@ -174,13 +172,11 @@ class ApacheKafka(Program):
         self._process.kill()
         self._process.wait()
 
-    def discard(self) -> None:
-        """Kill the process, if it runs, and remove its data."""
-        if self._process is not None:
-            self.kill()
-        shutil.rmtree(self._folder, ignore_errors=True)
+    def shut_down(self) -> None:
+        """End the broker in order; `start` goes on with the same data at the same address."""
+        super().stop()
 
     def stop(self) -> None:
         """End the broker and remove its data."""
-        super().stop()
+        self.shut_down()
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -10,9 +10,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from busway_bus.formatting import format_node
+from busway_bus.kernel.config import BrokerConfig
 from tests.support.patience import patient
 from tests.support.programs import held_ports, spawn
 
@@ -25,11 +27,23 @@ class BuswayProcess:
     Args:
         prefix: put before its command line.
         controller: whether it opens a listener of the controller too, as `ApacheKafka` does.
+        cluster_id: of the cluster that its directory is formatted for; without it, it makes one at its start.
+
+    Attributes:
+        settings: may be changed before the start.
     """
 
-    def __init__(self, settings: Mapping[str, str], prefix: Sequence[str] = (), *, controller: bool = False) -> None:
+    def __init__(
+        self,
+        settings: dict[str, str],
+        prefix: Sequence[str] = (),
+        *,
+        controller: bool = False,
+        cluster_id: str | None = None,
+    ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="busway-broker-"))
-        self._settings = dict(settings)
+        self.settings = settings
+        self._cluster_id = cluster_id
         self._prefix = prefix
         self._process: subprocess.Popen[str] | None = None
         self._log = self._folder / "broker.log"
@@ -43,34 +57,31 @@ class BuswayProcess:
         return self._folder / "data"
 
     @property
+    def address(self) -> str:
+        """Where it listens, also while it does not run."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def running(self) -> bool:
+        """Whether it has started, and neither ended nor was killed."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def pid(self) -> int:
         """Its process."""
         assert self._process is not None
         return self._process.pid
 
-    def settings(self) -> dict[str, str]:
-        """The settings of the process."""
+    def start(self) -> None:
+        """Start the process and wait until it says where it serves."""
         settings = {"listeners": f"PLAINTEXT://127.0.0.1:{self._port}", "log.dirs": str(self.data_dir)}
         if self.bootstrap_controllers:
             settings["listeners"] += f",CONTROLLER://{self.bootstrap_controllers}"
-            settings |= {
-                "controller.listener.names": "CONTROLLER",
-                "controller.quorum.voters": f"1@{self.bootstrap_controllers}",
-            }
-        return settings | self._settings
-
-    def configure(self, settings: Mapping[str, str]) -> None:
-        """Change settings; they have an effect at the next start."""
-        self._settings.update(settings)
-
-    def start(self) -> None:
-        """Start the process and wait until it prints where it serves."""
-        self.launch()
-        self.wait_until_started()
-
-    def launch(self) -> None:
-        """Start the process."""
-        settings = self.settings()
+            settings["controller.listener.names"] = "CONTROLLER"
+            settings["controller.quorum.voters"] = f"1@{self.bootstrap_controllers}"
+        settings |= self.settings
+        if self._cluster_id is not None:
+            format_node(BrokerConfig.from_properties(settings), self._cluster_id)
         file = self._folder / "server.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         with self._log.open("a") as log:
@@ -80,10 +91,6 @@ class BuswayProcess:
                 stderr=log,
                 text=True,
             )
-
-    def wait_until_started(self) -> None:
-        """Wait until the process prints where it serves."""
-        assert self._process is not None
         assert self._process.stdout is not None
         first: queue.SimpleQueue[str] = queue.SimpleQueue()
         stdout = self._process.stdout
@@ -102,12 +109,6 @@ class BuswayProcess:
         self._process.wait()
         assert self._process.stdout is not None
         self._process.stdout.close()
-
-    def discard(self) -> None:
-        """Kill the process, if it runs, and remove its data."""
-        if self._process is not None:
-            self.kill()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def stop(self) -> None:
         """End the process; it must end by itself, with code 0, and must have logged no traceback."""

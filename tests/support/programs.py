@@ -110,6 +110,11 @@ class Program(ABC):
         self._folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def running(self) -> bool:
+        """Whether it has started and was not stopped."""
+        return self._process is not None
+
     @abstractmethod
     def start(self) -> None:
         """Start it."""

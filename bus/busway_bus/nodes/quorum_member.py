@@ -15,7 +15,6 @@ from busway_bus.log.flusher import Flusher
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.log.store import LogStore
 from busway_bus.metadata.features import METADATA_VERSION
-from busway_bus.metadata.new_cluster import first_records
 from busway_bus.metadata.records import TOPIC
 from busway_bus.quorum.driver import QuorumDriver
 from busway_bus.quorum.election_file import ElectionFile
@@ -50,8 +49,8 @@ class QuorumMember:
         self._config, self._store, self._flusher, self._machine = config, store, flusher, machine
         self._on_lost = on_lost
         self.driver: QuorumDriver
-        first = first_records(config.dynamic.defaults({})[CLUSTER_KEY])
-        self.metadata = MetadataLog(store, flusher, machine, SnapshotLimits.of(config), self._driver, first=first)
+        min_isr = config.dynamic.defaults({})[CLUSTER_KEY]
+        self.metadata = MetadataLog(store, flusher, machine, SnapshotLimits.of(config), self._driver, min_isr=min_isr)
 
     def begin(self) -> None:
         """Join the quorum; requests of other voters are answered from now on."""

@@ -12,7 +12,7 @@ import asyncio
 import functools
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -22,11 +22,11 @@ from busway_bus.kernel.limits import COMMANDS_MAX, RECORDS_ENCODED_ON_LOOP_MAX
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.log.store import LogStore
+from busway_bus.metadata.bootstrap import BOOTSTRAP, first_records
 from busway_bus.metadata.committing import Writer
 from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.features import METADATA_VERSION
 from busway_bus.metadata.image import ClusterImage
-from busway_bus.metadata.new_cluster import first_records
 from busway_bus.metadata.records import TOPIC, to_bytes
 from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.metadata_images import Change, Follower, MetadataImages
@@ -62,10 +62,10 @@ class MetadataLog:
 
     Args:
         writer: makes the writer of a quorum with several voters; without it this node is alone.
-        first: the records of a new cluster.
+        min_isr: min.insync.replicas of a new cluster, None for a node alone.
 
     Raises:
-        CorruptLog, WrongDirectory: as of `MetadataStore`.
+        CorruptLog, WrongDirectory: as of `MetadataStore`; WrongDirectory of `first_records`, too.
     """
 
     def __init__(
@@ -76,9 +76,8 @@ class MetadataLog:
         limits: SnapshotLimits | None = None,
         writer: MakeWriter | None = None,
         *,
-        first: Sequence[Any] | None = None,
+        min_isr: str | None = None,
     ) -> None:
-        self._first = tuple(first_records() if first is None else first)
         self._wall_ms = machine.wall_ms
         self._flusher = flusher
         self._commands: deque[_Command] = deque()
@@ -91,6 +90,7 @@ class MetadataLog:
         opened = MetadataStore(store, self._snapshots, self._wall_ms(), all_committed=writer is None)
         self._log, self._stored = opened.log, opened.stored
         self.images = MetadataImages(self._log, opened.stored, opened.covered, self._moved)
+        self._first = first_records(None if self._log.end_offset else store.files.read_bytes(BOOTSTRAP), min_isr)
         self._newest: ClusterImage | None = None
         self._committed_image = self.image
         self._leads_from = 0
@@ -159,10 +159,10 @@ class MetadataLog:
         A log with records keeps its levels, as in Kafka: clients rely on them.
         """
         if METADATA_VERSION not in self.image.features:
-            await self.run(self._format)
-
-    def _format(self, image: ClusterImage) -> Decision[None]:
-        return Decision(records=() if METADATA_VERSION in image.features else self._first, reply=None)
+            first = self._first
+            await self.run(
+                lambda image: Decision(records=() if METADATA_VERSION in image.features else first, reply=None)
+            )
 
     async def run(self, decide: Callable[[ClusterImage], Decision[R]]) -> R:
         """Decide on the newest image, commit and publish; return the reply.

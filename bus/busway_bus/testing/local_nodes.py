@@ -126,6 +126,11 @@ class LocalNodes:
         return ",".join(f"127.0.0.1:{ports.clients.number}" for ports in self._ports.values())
 
     @property
+    def bootstrap_controllers(self) -> str:
+        """The addresses of all controllers."""
+        return ",".join(f"127.0.0.1:{ports.controller[number].number}" for number, ports in self._ports.items())
+
+    @property
     def node_ids(self) -> Sequence[int]:
         """Of all nodes, also of those that do not run."""
         return tuple(self._configs)

@@ -71,7 +71,7 @@ func session(bootstrap, source, name, id, protocol, process string) *kgo.GroupTr
 		balanced = []kgo.Opt{kgo.Balancers(kgo.StickyBalancer()), kgo.ServerSideBalancer()}
 	}
 	made, err := kgo.NewGroupTransactSession(append(balanced,
-		kgo.SeedBrokers(bootstrap),
+		kgo.SeedBrokers(strings.Split(bootstrap, ",")...),
 		kgo.TransactionalID(id),
 		kgo.TransactionTimeout(5*time.Second),
 		kgo.ConsumerGroup(name),

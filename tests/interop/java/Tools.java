@@ -12,16 +12,19 @@ public class Tools {
     private static final String END = "\u0004";
 
     private static class Ended extends Error {
-        final int code;
-
         Ended(int code) {
-            this.code = code;
+            super("exit " + code);
         }
     }
+
+    private static Integer first;
 
     public static void main(String[] ignored) throws Exception {
         PrintStream answers = System.out;
         Exit.setExitProcedure((code, message) -> {
+            if (first == null) { // a tool may catch what follows, and exit again
+                first = code;
+            }
             throw new Ended(code);
         });
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
@@ -31,7 +34,7 @@ public class Tools {
             PrintStream stream = new PrintStream(printed, true);
             System.setOut(stream);
             System.setErr(stream);
-            int code = 0;
+            first = null;
             try {
                 Class<?> tool = Class.forName(words[0]);
                 tool.getMethod("main", String[].class).invoke(null, (Object) Arrays.copyOfRange(words, 1, words.length));
@@ -39,9 +42,8 @@ public class Tools {
                 if (!(problem.getCause() instanceof Ended)) {
                     throw problem;
                 }
-                code = ((Ended) problem.getCause()).code;
             }
-            answers.println(code);
+            answers.println(first == null ? 0 : first);
             answers.println(printed);
             answers.println(END);
             answers.flush();

@@ -1,10 +1,11 @@
-"""A broker that may be killed."""
+"""A broker that may be killed, or three nodes, of which one after the other is."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.interop.broker import Broker, chosen_broker
+from tests.interop.broker import Broker, chosen_broker, three_nodes
+from tests.interop.judges.loops import THREE_NODES
 
 SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
@@ -17,9 +18,9 @@ SETTINGS = {
 
 
 @pytest.fixture
-def judged_broker() -> Iterator[Broker]:
-    """A broker of the test's own."""
-    running = chosen_broker(SETTINGS)
+def judged_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A broker of the test's own; three nodes where a test is parametrized so."""
+    running = three_nodes(SETTINGS) if getattr(request, "param", "") == THREE_NODES else chosen_broker(SETTINGS)
     try:
         running.start()
         yield running

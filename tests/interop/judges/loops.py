@@ -98,6 +98,8 @@ class JavaCopier(Loop):
 
 
 BOTH = ("classic", "consumer")
+ONE_BROKER, THREE_NODES = "one broker", "three nodes"
+"""What a test may run on."""
 FRANZ_GO = FranzGoLoop(name="franz-go", protocols=BOTH)
 LIBRDKAFKA = Loop(name="librdkafka", protocols=BOTH, gives_up=(3, -signal.SIGALRM))
 AIOKAFKA = Loop(name="aiokafka", in_group=False)

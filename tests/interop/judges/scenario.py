@@ -223,7 +223,7 @@ class Scenario:
         bootstrap = self.broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         topics = [f"{self.name}-in", f"{self.name}-out"]
-        for done in admin.create_topics([NewTopic(topic, self.partitions, 1) for topic in topics]).values():
+        for done in admin.create_topics([NewTopic(topic, self.partitions) for topic in topics]).values():
             done.result(patient(20))
         feeder = Feeder(bootstrap, topics[0], self.partitions, self.history)
         watcher = Watcher(bootstrap, topics[1], self.partitions, self.history)

@@ -9,7 +9,7 @@ import pytest
 from tests.interop.broker import Broker
 from tests.interop.client_report import ClientReport
 from tests.interop.judges.history_file import HistoryFile
-from tests.interop.judges.loops import AIOKAFKA, FRANZ_GO, JAVA_COPIER, LIBRDKAFKA, Loop
+from tests.interop.judges.loops import AIOKAFKA, FRANZ_GO, JAVA_COPIER, LIBRDKAFKA, ONE_BROKER, THREE_NODES, Loop
 from tests.interop.judges.scenario import Scenario
 from tests.support.judging.lines import read
 from tests.support.judging.report import judge
@@ -20,7 +20,7 @@ RECORDS = int(os.environ.get("BUSWAY_JUDGED_RECORDS", "0"))
 
 
 def coming_and_going(scenario: Scenario) -> Sequence[tuple[Callable[[int], None], int]]:
-    """Members are killed and replaced, one for good, one leaves, one more comes; the broker is killed twice."""
+    """Members are killed and replaced, one for good, one leaves, one more comes; the broker is killed twice, or two of three nodes once each."""
     grouped = scenario.loop.in_group
     return [
         (scenario.replace, 0),
@@ -35,20 +35,28 @@ def coming_and_going(scenario: Scenario) -> Sequence[tuple[Callable[[int], None]
 
 
 @pytest.mark.parametrize(
-    ("loop", "protocol", "records"),
+    ("loop", "protocol", "records", "judged_broker"),
     [
-        pytest.param(loop, protocol, records, id=f"{loop.name}-{protocol}", marks=marks)
-        for loop, counts, marks in (
-            (FRANZ_GO, (RECORDS or 100_000, RECORDS or 40_000), []),
-            (LIBRDKAFKA, (20_000, 12_000), []),
-            (AIOKAFKA, (12_000,), []),
-            (JAVA_COPIER, (12_000,), [pytest.mark.java]),
+        pytest.param(loop, protocol, records, nodes, id=f"{loop.name}-{protocol}-{nodes}", marks=marks)
+        for loop, counts, nodes, marks in (
+            (FRANZ_GO, (RECORDS or 100_000, RECORDS or 40_000), ONE_BROKER, []),
+            (FRANZ_GO, (20_000, 12_000), THREE_NODES, []),
+            (LIBRDKAFKA, (20_000, 12_000), ONE_BROKER, []),
+            (AIOKAFKA, (12_000,), ONE_BROKER, []),
+            (JAVA_COPIER, (12_000,), ONE_BROKER, [pytest.mark.java]),
         )
         for protocol, records in zip(loop.protocols, counts, strict=True)
     ],
+    indirect=["judged_broker"],
 )
 def test_every_record_is_passed_on_once(
-    loop: Loop, protocol: str, records: int, judged_broker: Broker, tmp_path: Path, client_report: ClientReport
+    loop: Loop,
+    protocol: str,
+    records: int,
+    judged_broker: Broker,
+    tmp_path: Path,
+    client_report: ClientReport,
+    request: pytest.FixtureRequest,
 ) -> None:
     """Nothing lost, duplicated, aborted and visible, torn, reordered or owned twice."""
     history = HistoryFile(tmp_path / "history.jsonl")
@@ -61,4 +69,5 @@ def test_every_record_is_passed_on_once(
         report = judge(read(lines))
     assert not report.anomalies, f"{history.file}\n{report.text()}"
     summary = f"{records} records, {scenario.begun} members, {report.committed} committed, {report.aborted} aborted"
-    client_report.note_tool(f"{loop.name}, exactly once, {protocol}", summary)
+    nodes = request.node.callspec.params["judged_broker"]
+    client_report.note_tool(f"{loop.name}, exactly once, {protocol}, {nodes}", summary)

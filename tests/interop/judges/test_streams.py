@@ -1,4 +1,4 @@
-"""Kafka Streams' own smoke test with `exactly_once_v2`: its application is killed, and so is the broker; what it has counted, it has counted once."""
+"""Kafka Streams' own smoke test with `exactly_once_v2`: its application is killed, and so is the broker, or two of three nodes, one after the other; what it has counted, it has counted once."""
 
 import queue
 import time
@@ -12,6 +12,7 @@ from tools.jars import need, streams_libs
 from tests.interop.broker import Broker
 from tests.interop.client_report import ClientReport
 from tests.interop.judges.history_file import HistoryFile, HistoryProgram
+from tests.interop.judges.loops import ONE_BROKER, THREE_NODES
 from tests.support.apache_kafka import JDK
 from tests.support.patience import patient
 
@@ -60,7 +61,7 @@ class Smoke:
         settings = {
             "bootstrap.servers": self._bootstrap,
             "processing.guarantee": "exactly_once_v2",
-            "replication.factor": "1",
+            "replication.factor": "-1",
             "num.stream.threads": "1",
             "session.timeout.ms": "3000",
             "heartbeat.interval.ms": "500",
@@ -102,10 +103,13 @@ class Smoke:
             client.kill()
 
 
-def test_the_smoke_test_of_kafka_streams(judged_broker: Broker, tmp_path: Path, client_report: ClientReport) -> None:
+@pytest.mark.parametrize("judged_broker", [ONE_BROKER, THREE_NODES], indirect=True)
+def test_the_smoke_test_of_kafka_streams(
+    judged_broker: Broker, tmp_path: Path, client_report: ClientReport, request: pytest.FixtureRequest
+) -> None:
     """Two applications; one is killed, another comes; the broker is killed; the other is killed. The driver finds each sum right."""
     admin = AdminClient({"bootstrap.servers": judged_broker.bootstrap_servers, "log_level": 0})
-    for done in admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in TOPICS]).values():
+    for done in admin.create_topics([NewTopic(topic, PARTITIONS) for topic in TOPICS]).values():
         done.result(patient(20))
     history = HistoryFile(tmp_path / "history.jsonl")
     smoke = Smoke(judged_broker.bootstrap_servers, tmp_path, history)
@@ -119,6 +123,9 @@ def test_the_smoke_test_of_kafka_streams(judged_broker: Broker, tmp_path: Path, 
         smoke.wait(" 900 records produced")
         judged_broker.kill()
         judged_broker.start()
+        smoke.wait(" 1200 records produced")
+        judged_broker.kill()
+        judged_broker.start()
         smoke.wait(" 1400 records produced")
         second.kill()
         smoke.process(4)
@@ -129,5 +136,6 @@ def test_the_smoke_test_of_kafka_streams(judged_broker: Broker, tmp_path: Path, 
         history.close()
     assert not any("PROCESSED-MORE-THAN-GENERATED" in text for text in smoke.all)
     client_report.note_tool(
-        "Kafka Streams' smoke test, exactly_once_v2", f"{KEYS * EACH} records, 4 applications, broker killed"
+        f"Kafka Streams' smoke test, exactly_once_v2, {request.node.callspec.params['judged_broker']}",
+        f"{KEYS * EACH} records, 4 applications, two kills of brokers",
     )

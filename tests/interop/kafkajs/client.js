@@ -23,7 +23,7 @@ const CODECS = {
 const sessionTimeout = Number(process.env.BUSWAY_INTEROP_SESSION_MS || 3000);
 const heartbeatInterval = Math.min(sessionTimeout / 10, 3000);
 
-const connect = (bootstrap) => new Kafka({ clientId: 'interop', brokers: [bootstrap], logLevel: logLevel.ERROR });
+const connect = (bootstrap) => new Kafka({ clientId: 'interop', brokers: bootstrap.split(','), logLevel: logLevel.ERROR });
 
 function show(partition, message) {
   const headers = Object.fromEntries(Object.entries(message.headers || {}).map(([name, value]) => [name, value.toString()]));

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -58,7 +59,7 @@ func member(bootstrap, topic, group string) {
 		check(err)
 		config.Consumer.Group.Session.Timeout = time.Duration(session) * time.Millisecond
 	}
-	consumer, err := sarama.NewConsumerGroup([]string{bootstrap}, group, config)
+	consumer, err := sarama.NewConsumerGroup(strings.Split(bootstrap, ","), group, config)
 	check(err)
 	for {
 		if err := consumer.Consume(context.Background(), []string{topic}, printer{}); err != nil {

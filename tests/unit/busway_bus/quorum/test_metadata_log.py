@@ -20,7 +20,6 @@ from busway_bus.log.partition_log import CorruptLog
 from busway_bus.log.store import LogStore
 from busway_bus.metadata.features import levels_of_new_clusters
 from busway_bus.metadata.image import BrokerImage
-from busway_bus.metadata.new_cluster import first_records
 from busway_bus.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord, to_bytes
 from busway_bus.metadata.sorted_map import SortedMap
 from busway_bus.quorum import metadata_log
@@ -438,7 +437,7 @@ async def test_a_new_cluster_has_one_minimum_of_in_sync_replicas():
     files, numbers = SimFiles(), itertools.count(100)
     for min_isr in ("2", "3"):
         store = LogStore(files, node_id=1, new_ids=lambda: UUID(int=next(numbers)))
-        node = MetadataLog(store, Flusher(), first=first_records(min_isr))
+        node = MetadataLog(store, Flusher(), min_isr=min_isr)
         await node.format()
         assert node.image.broker_configs("") == {"min.insync.replicas": "2"}
         assert node.image.features == levels_of_new_clusters()

@@ -1,0 +1,207 @@
+"""An Apache Kafka 4.3.1 broker in a cluster whose quorum and other brokers are Busway's: it leads, follows and coordinates like the others."""
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+
+from tests.interop.client_report import ClientReport
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.busway_nodes import BuswayNodes
+from tests.support.patience import patient
+
+pytestmark = [pytest.mark.foreign, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(600)]
+COORDINATORS = 8
+"""Partitions of each internal topic, so that each broker leads some."""
+SETTINGS = {
+    "offsets.topic.num.partitions": str(COORDINATORS),
+    "transaction.state.log.num.partitions": str(COORDINATORS),
+    "auto.leader.rebalance.enable": "false",
+}
+KAFKAS = 4
+"""The id of its broker."""
+
+
+class MixedCluster:
+    """Nodes 1 to 3 of Busway, each broker and voter, and broker 4 of Apache Kafka."""
+
+    def __init__(self) -> None:
+        self.busway = BuswayNodes(SETTINGS)
+        first = self.busway.nodes[1]
+        self.kafka = ApacheKafka(heap="512m", cluster_id=self.busway.cluster_id)
+        address = self.kafka.address
+        self.kafka.properties |= {
+            "process.roles": "broker",
+            "node.id": str(KAFKAS),
+            "controller.quorum.voters": first.settings["controller.quorum.voters"],
+            "listeners": f"PLAINTEXT://{address}",
+            "advertised.listeners": f"PLAINTEXT://{address}",
+            "log.dirs": f"{self.kafka.data_dir},{self.kafka.data_dir}-2",
+        }
+        self.client = {"bootstrap.servers": f"{self.busway.bootstrap_servers},{address}", "log_level": 0}
+
+    def log_of(self, broker: int, partition: str) -> bytes:
+        """All bytes of a partition's log on a broker."""
+        if broker == KAFKAS:
+            folders = [folder for folder in self._kafkas_folders() if (folder / partition).exists()]
+        else:
+            folders = [self.busway.nodes[broker].data_dir]
+        return b"".join(file.read_bytes() for folder in folders for file in sorted((folder / partition).glob("*.log")))
+
+    def _kafkas_folders(self) -> list[Path]:
+        data_dir = self.kafka.data_dir
+        return [data_dir, data_dir.with_name(f"{data_dir.name}-2")]
+
+    def check_equal(self, partition: str, *brokers: int) -> int:
+        """Wait until the log is the same on these brokers, byte for byte; its size."""
+        deadline = time.monotonic() + patient(30)
+        while True:
+            logs = {broker: self.log_of(broker, partition) for broker in brokers}
+            if len(set(logs.values())) == 1:
+                return len(logs[brokers[0]])
+            assert time.monotonic() < deadline, {broker: len(log) for broker, log in logs.items()}
+            time.sleep(0.1)  # no event tells what is on another process's disk
+
+    def produce(self, topic: str, count: int, **settings: str) -> None:
+        """Records with acks=all, each acknowledged."""
+        producer = confluent_kafka.Producer({**self.client, "acks": "all", **settings})
+        problems: list[object] = []
+        for number in range(count):
+            producer.produce(
+                topic,
+                value=f"{number} " * 30,
+                on_delivery=lambda problem, _: problems.append(problem) if problem else None,
+            )
+        assert producer.flush(patient(60)) == 0
+        assert problems == []
+
+    def leaders(self, topic: str) -> dict[int, tuple[int, list[int]]]:
+        """The leader and the ISR of each partition, as the first node knows them."""
+        admin = AdminClient({"bootstrap.servers": self.busway.bootstrap_servers, "log_level": 0})
+        asked = admin.describe_topics(confluent_kafka.TopicCollection([topic]))
+        partitions = asked[topic].result(patient(20)).partitions
+        return {each.id: (each.leader.id, sorted(replica.id for replica in each.isr)) for each in partitions}
+
+    def wait_for_isr(self, topic: str, *brokers: int) -> None:
+        """Wait until these are in sync, for each partition."""
+        deadline = time.monotonic() + patient(60)
+        while True:
+            seen = self.leaders(topic)
+            if all(isr == sorted(brokers) for _, isr in seen.values()):
+                return
+            assert time.monotonic() < deadline, seen
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def cluster() -> Iterator[MixedCluster]:
+    """All four brokers run."""
+    mixed = MixedCluster()
+    try:
+        mixed.busway.start()
+        with mixed.kafka:
+            yield mixed
+            mixed.kafka.kill()
+    finally:
+        mixed.busway.stop()
+
+
+def test_a_broker_of_apache_kafka_in_a_cluster_of_busway(cluster: MixedCluster, client_report: ClientReport) -> None:
+    """It is created topics through, leads, follows, coordinates, is killed and comes back; all logs are equal byte for byte."""
+    admin = AdminClient({"bootstrap.servers": cluster.kafka.address, "log_level": 0})
+    topics = [
+        NewTopic("led", 1, replica_assignment=[[KAFKAS, 1, 2]]),
+        NewTopic("followed", 1, replica_assignment=[[1, KAFKAS, 3]], config={"durability": "os"}),
+    ]
+    for created in admin.create_topics(topics).values():  # forwarded to Busway's controller
+        created.result(patient(30))
+    cluster.produce("led", 500)
+    cluster.produce("followed", 500, **{"compression.type": "lz4"})
+    check_transactions(cluster)
+    check_groups(cluster)
+    check_settings(cluster, admin)
+    cluster.kafka.kill()
+    cluster.produce("led", 500)
+    cluster.produce("followed", 500)
+    cluster.wait_for_isr("led", 1, 2)
+    cluster.kafka.start()
+    cluster.wait_for_isr("led", 1, 2, KAFKAS)
+    cluster.wait_for_isr("followed", 1, 3, KAFKAS)
+    cluster.busway.nodes[1].kill()
+    cluster.produce("led", 500)
+    cluster.produce("followed", 500)
+    cluster.busway.start()
+    cluster.wait_for_isr("led", 1, 2, KAFKAS)
+    cluster.wait_for_isr("followed", 1, 3, KAFKAS)
+    assert cluster.check_equal("led-0", 1, 2, KAFKAS) > 1500 * 60
+    assert cluster.check_equal("followed-0", 1, 3, KAFKAS) > 1000 * 60
+    client_report.note_tool(
+        "Apache Kafka 4.3.1's broker in a Busway cluster", "leads, follows, coordinates; killed; logs equal"
+    )
+
+
+def coordinating(cluster: MixedCluster, topic: str) -> Sequence[int]:
+    """The brokers that lead partitions of an internal topic: all four."""
+    leaders = sorted({leader for leader, _ in cluster.leaders(topic).values()})
+    assert leaders == [1, 2, 3, KAFKAS], topic
+    return leaders
+
+
+def check_transactions(cluster: MixedCluster) -> None:
+    """Transactions of ids on all coordinators, with partitions of both leaders; what is aborted is not read."""
+    for number in range(2 * COORDINATORS):
+        producer = confluent_kafka.Producer({**cluster.client, "transactional.id": f"id-{number}"})
+        producer.init_transactions(patient(30))
+        for end in (producer.abort_transaction, producer.commit_transaction):
+            producer.begin_transaction()
+            for topic in ("led", "followed"):
+                producer.produce(topic, value=f"{end.__name__} {number}")
+            end(patient(30))
+    coordinating(cluster, "__transaction_state")
+    reader = confluent_kafka.Consumer({**cluster.client, "group.id": "read", "isolation.level": "read_committed"})
+    for topic in ("led", "followed"):
+        reader.assign([confluent_kafka.TopicPartition(topic, 0, 500)])
+        read = [message.value() for message in reader.consume(2 * COORDINATORS, patient(30))]
+        assert read == [f"commit_transaction {number}".encode() for number in range(2 * COORDINATORS)]
+    reader.close()
+
+
+def check_groups(cluster: MixedCluster) -> None:
+    """Groups of both protocols on all coordinators commit, in a transaction too."""
+    for number in range(COORDINATORS):
+        settings = {"group.id": f"g{number}", "group.protocol": "consumer" if number % 2 else "classic"}
+        reader = confluent_kafka.Consumer(
+            {**cluster.client, **settings, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+        )
+        reader.subscribe(["led"])
+        assert len(reader.consume(100, patient(60))) == 100
+        producer = confluent_kafka.Producer({**cluster.client, "transactional.id": f"of-{number}"})
+        producer.init_transactions(patient(30))
+        producer.begin_transaction()
+        producer.produce("followed", value=b"with offsets")
+        at = [confluent_kafka.TopicPartition("led", 0, 100)]
+        producer.send_offsets_to_transaction(at, reader.consumer_group_metadata(), patient(30))
+        producer.commit_transaction(patient(30))
+        assert [each.offset for each in reader.committed(reader.assignment(), patient(30))] == [100]
+        reader.close()
+    coordinating(cluster, "__consumer_offsets")
+
+
+def check_settings(cluster: MixedCluster, admin: AdminClient) -> None:
+    """Changed through Kafka's broker, which has them at once, as has Busway's."""
+    wanted = {("TOPIC", "led"): ("retention.ms", "777777777"), ("BROKER", str(KAFKAS)): ("log.cleaner.threads", "2")}
+    for (kind, name), (setting, value) in wanted.items():
+        entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(kind, name, incremental_configs=[entry])
+        for altered in admin.incremental_alter_configs([resource]).values():
+            altered.result(patient(20))
+    deadline = time.monotonic() + patient(20)
+    for (kind, name), (setting, value) in wanted.items():
+        while True:
+            (described,) = admin.describe_configs([ConfigResource(kind, name)]).values()
+            if described.result(patient(20))[setting].value == value:
+                break
+            assert time.monotonic() < deadline, setting
