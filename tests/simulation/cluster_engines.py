@@ -15,6 +15,7 @@ from tests.simulation.planting import Planted, planted
 from tests.simulation.quorum import cluster as controllers
 from tests.simulation.replicas import scenario as replicas
 from tests.unit.busway_bus.controller import leader_model
+from tests.unit.busway_bus.coordinator import runtime_histories, transaction_histories
 from tests.unit.busway_bus.quorum import simulated
 
 Run = Callable[[int, str], Any]
@@ -23,10 +24,13 @@ Run = Callable[[int, str], Any]
 ENGINES: Final[Mapping[str, Run]] = {
     "leaders": leader_model.run,
     "quorum": lambda seed, about: simulated.run(seed),
+    "runtime": runtime_histories.run,
     "replicas": replicas.run,
     "controllers": lambda seed, about: controllers.run(seed),
+    "transactions": transaction_histories.run,
 }
-"""The controller's decisions; cores of the quorum; brokers that replicate; controllers with their disks."""
+"""The controller's decisions; cores of the quorum; a coordinator's runtime that moves; brokers that replicate; controllers
+with their disks; transactions whose coordinators and partitions move."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,12 @@ def _any_broker_epoch(_: Any) -> Any:
     return lambda image, node_id, epoch: image.brokers[node_id]
 
 
-def _anyone_is_eligible(_: Any) -> Any:
-    return lambda image, broker_id, epoch: ""
+def _fenced_is_eligible(original: Any) -> Any:
+    return lambda image, broker_id, epoch: (
+        ""
+        if (broker := image.brokers[broker_id]).fenced and broker.epoch == epoch
+        else original(image, broker_id, epoch)
+    )
 
 
 def _any_member_epoch(original: Any) -> Any:
@@ -74,25 +78,21 @@ PLANTED: Final = (
         "stale leader epoch accepted in AlterPartition",
         "the controller changes an ISR for a leader that has not seen the partition's last change",
         ((f"{_ISRS}:_check_epochs", _any_epochs),),
-        "epochs",
     ),
     Planted(
         "stale broker epoch accepted in AlterPartition",
         "the controller changes ISRs for a process that has been replaced",
         ((f"{_ISRS}:registered", _any_broker_epoch),),
-        "losses",
     ),
     Planted(
         "fenced broker enters an ISR",
-        "the controller does not compare a new in-sync replica with the registered brokers",
-        ((f"{_ISRS}:_ineligible", _anyone_is_eligible),),
-        "isrs",
+        "the controller does not look whether a new in-sync replica is fenced",
+        ((f"{_ISRS}:_ineligible", _fenced_is_eligible),),
     ),
     Planted(
         "restarted broker enters an ISR",
         "the controller ignores the epochs of brokers in a new ISR",
         ((f"{_ISRS}:_ineligible", _any_member_epoch),),
-        "losses",
     ),
     Planted(
         "fenced broker stays in the ISR",

@@ -144,69 +144,73 @@ def _names_no_snapshot(_: Any) -> Any:
 _WRITER, _LOG = "busway_bus.quorum.log_writer:LogWriter", "busway_bus.quorum.metadata_log:MetadataLog"
 PLANTED: Final = (
     Planted(
-        "vote_in_memory",
+        "vote not written to its file",
         "a vote is sent and never written",
         (("busway_bus.quorum.election_file:ElectionFile.write", _votes_in_memory),),
     ),
     Planted(
-        "never_synced",
+        "metadata log never synced",
         "written data counts as synced",
         (("busway_bus.log.flusher:Flusher.flush", _never_synced),),
     ),
     Planted(
-        "replies_before_sync",
+        "controller replies before its sync",
         "replies are sent before the data that they depend on is on disk",
         ((f"{_WRITER}.write", _told_at_once),),
     ),
     Planted(
-        "minority_commits",
+        "metadata committed by a minority",
         "the high watermark needs one voter fewer than a majority",
         (("busway_bus.quorum.leadership:committed_offset", _one_voter_too_few),),
     ),
     Planted(
-        "published_when_written",
+        "image published before its commit",
         "the published image contains uncommitted records",
         ((f"{_LOG}._hold", _published_when_written),),
     ),
     Planted(
-        "keeps_undecided_changes",
+        "undecided changes kept after a lost leadership",
         "undecided changes are kept after a lost leadership",
         ((f"{_LOG}.lost", _keeps_the_undecided),),
     ),
     Planted(
-        "decides_too_early",
+        "new controller decides before it has the whole log",
         "a new leader decides on an image without the records of earlier leaders",
         ((f"{_LOG}._catch_up", _decides_too_early),),
     ),
     Planted(
-        "start_assumes_committed",
+        "whole log committed at a start",
         "a start treats its whole log as committed",
         (("busway_bus.quorum.metadata_store:MetadataStore.__init__", _starts_with_all),),
     ),
     Planted(
-        "emptied_first",
+        "log emptied before the snapshot has its name",
         "the log is emptied before the snapshot that replaces it has its name",
         ((f"{_WRITER}._snapshot", _emptied_first),),
     ),
     Planted(
-        "part_is_loaded",
+        "partial snapshot loaded",
         "a download that a crash cut off counts as a snapshot",
         (("busway_bus.quorum.metadata_store:settle", _part_is_loaded),),
     ),
     Planted(
-        "install_is_not_noted",
+        "installation of a snapshot not noted",
         "a start does not know that a snapshot was to replace the log",
         (("busway_bus.quorum.snapshot_download:SnapshotDownload.name", _install_is_not_noted),),
     ),
     Planted(
-        "counts_before_it_is_installed",
+        "snapshot applied before it is installed",
         "what a snapshot covers is applied while it replaces the log",
         (("busway_bus.quorum.log_view:LogView.restarted", _counts_before_it_is_installed),),
     ),
     Planted(
-        "names_no_snapshot",
+        "follower behind the log's start gets no snapshot",
         "a follower behind the beginning of the log gets no snapshot id",
         (("busway_bus.quorum.log_view:LogView.where_parted", _names_no_snapshot),),
     ),
-    Planted("log_not_truncated", "a diverging log is not truncated", ((f"{_WRITER}._change", _never_cuts),)),
+    Planted(
+        "diverging metadata log not truncated",
+        "a diverging log is not truncated",
+        ((f"{_WRITER}._change", _never_cuts),),
+    ),
 )

@@ -17,7 +17,7 @@ from busway_bus.controller.leaders import ReportReplicas
 from busway_bus.controller.reassign import AlterPartitionReassignments, Move
 from busway_bus.metadata.features import has_elr
 from busway_bus.metadata.image import NO_LEADER, RECOVERED, RECOVERING, ClusterImage, PartitionImage
-from busway_protocol.errors import ErrorCode
+from busway_protocol.errors import ErrorCode, KafkaError
 
 BROKERS = (1, 2, 3, 4)
 TOPICS = {"t": ((1, 2, 3), (2, 3, 4), (4, 1, 2)), "u": ((3, 1, 4),)}
@@ -76,6 +76,10 @@ class Model:
             older = before.partition(*key)
             assert older is not None
             check_shape(partition, older, cluster.image)
+            if not event.unclean:
+                entered = {*partition.isr} - {*older.isr, *older.elr}
+                fenced = [broker for broker in entered if not cluster.image.is_active(broker)]
+                assert not fenced, f"{key}: brokers {fenced} are fenced and enter the ISR"
             if partition.leader in {NO_LEADER, older.leader}:
                 continue
             self.elections += 1
@@ -123,34 +127,49 @@ def check_shape(partition: PartitionImage, older: PartitionImage, image: Cluster
     assert len({*partition.isr, *partition.elr}) == len(partition.isr) + len(partition.elr)
     assert {*partition.isr, *partition.elr} <= {*partition.replicas}
     assert partition.partition_epoch >= older.partition_epoch
-    assert (partition.leader_epoch > older.leader_epoch) >= (partition.leader != older.leader)
+    assert (partition.leader_epoch > older.leader_epoch) >= (partition.leader != older.leader), "epoch reused"
     assert (partition.partition_epoch > older.partition_epoch) == (partition != older)
     if partition.leader == NO_LEADER:
         return
     assert partition.leader in partition.isr
     assert not partition.lost_on(partition.leader)
     if partition.leader != older.leader:
-        assert image.is_active(partition.leader)
+        assert image.is_active(partition.leader), f"a fenced broker leads: {partition}"
 
 
-def isr_change(cluster: SmallCluster, numbers: random.Random, key: Key, partition: PartitionImage) -> AlterPartition:
-    """A leader's AlterPartition: a follower that lags leaves, or one that caught up enters."""
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A leader's AlterPartition: a follower that lags leaves, or one that caught up enters.
+
+    Attributes:
+        stale: an epoch in it is outdated, so that it must be refused.
+    """
+
+    command: AlterPartition
+    stale: bool
+
+
+def isr_change(cluster: SmallCluster, numbers: random.Random, key: Key, partition: PartitionImage) -> Request:
     others = [replica for replica in partition.replicas if replica != partition.leader]
     chosen = tuple(sorted({partition.leader, *numbers.sample(others, numbers.randint(0, len(others)))}))
-    return AlterPartition(
+    brokers = cluster.image.brokers
+    of_leader, of_sender = numbers.choice([0, 0, 0, 1]), numbers.choice([0, 0, 0, 0, 1])
+    of_members = {broker: numbers.choice([0, 0, 0, 0, 0, 1]) for broker in chosen}
+    command = AlterPartition(
         broker_id=partition.leader,
-        broker_epoch=cluster.image.brokers[partition.leader].epoch,
+        broker_epoch=brokers[partition.leader].epoch - of_sender,
         changes=(
             IsrChange(
                 topic_id=cluster.image.topics[key[0]].topic_id,
                 partition_index=key[1],
-                leader_epoch=partition.leader_epoch - numbers.choice([0, 0, 0, 1]),
+                leader_epoch=partition.leader_epoch - of_leader,
                 partition_epoch=partition.partition_epoch,
-                isr=tuple((broker, cluster.image.brokers[broker].epoch) for broker in chosen),
+                isr=tuple((broker, brokers[broker].epoch - of_members[broker]) for broker in chosen),
                 recovery_state=RECOVERED,
             ),
         ),
     )
+    return Request(command, stale=bool(of_leader or of_sender or any(of_members.values())))
 
 
 def step(cluster: SmallCluster, model: Model, numbers: random.Random) -> Event:
@@ -170,8 +189,15 @@ def step(cluster: SmallCluster, model: Model, numbers: random.Random) -> Event:
     elif kind == "isr":
         led = [row for row in partitions(cluster) if row[1].leader != NO_LEADER]
         for key, partition, _ in numbers.sample(led, min(len(led), 1)):
-            command = isr_change(cluster, numbers, key, partition)
-            (reply,) = cluster.run(command)
+            request = isr_change(cluster, numbers, key, partition)
+            command = request.command
+            try:
+                (reply,) = cluster.run(command)
+            except KafkaError as refusal:
+                if refusal.code is not ErrorCode.STALE_BROKER_EPOCH:
+                    raise
+                continue
+            assert not (request.stale and isinstance(reply, PartitionImage)), f"stale request served: {command}"
             if isinstance(reply, PartitionImage) or reply.code is ErrorCode.NEW_LEADER_ELECTED:
                 joined = tuple(command.changes[0].brokers)
                 for replica in joined:  # who enters has fetched everything

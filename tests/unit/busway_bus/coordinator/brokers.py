@@ -30,10 +30,18 @@ from busway_bus.replication.partition import Partition
 from busway_bus.replication.partition_state import Role
 from busway_bus.scheduling.fair_share import FairScheduler
 from busway_bus.testing.sim_files import SimFiles
+from busway_bus.testing.sim_process import PROCESS
 from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.machine import Machine
 from busway_protocol.records.batch import read_header
 
 Handler = Callable[[Any], Awaitable[Any]]
+
+
+def machine() -> Machine:
+    """The simulated process's, or the real one."""
+    process = PROCESS.get(None)
+    return OS if process is None else process.machine
 
 
 class Broker:
@@ -52,7 +60,7 @@ class Broker:
         numbers = itertools.count(1000 * node_id)
         store = LogStore(SimFiles(), node_id=node_id, new_ids=lambda: UUID(int=next(numbers)))
         self.flusher = Flusher()
-        self.replicas = ReplicaManager(self.config, store, self.flusher, FairScheduler(OS), OS)
+        self.replicas = ReplicaManager(self.config, store, self.flusher, FairScheduler(machine()), machine())
         self.image = ClusterImage()
         self.watchers: list[Callable[[], None]] = []
         self.handler: Handler | None = None

@@ -4,9 +4,8 @@ from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
-from tests.unit.busway_bus.coordinator.brokers import Broker, Brokers
+from tests.unit.busway_bus.coordinator.brokers import Broker, Brokers, machine
 
-from busway.net.machine import OS
 from busway_bus.coordinator.group_coordinator import GroupCoordinator
 from busway_bus.coordinator.marker_writer import LocalMarkerWriter
 from busway_bus.coordinator.remote_markers import ClusterMarkerWriter
@@ -59,7 +58,7 @@ class Coordinators:
             raise AssertionError("the topic is there")
 
         self.groups = GroupCoordinator(
-            broker.config, broker.replicas, OS, create_topic=create, cluster=lambda: broker.image
+            broker.config, broker.replicas, machine(), create_topic=create, cluster=lambda: broker.image
         )
         self.markers = LocalMarkerWriter(broker.replicas, self.groups)
         self.writer = ClusterMarkerWriter(
@@ -69,7 +68,7 @@ class Coordinators:
         self.transactions = TransactionCoordinator(
             broker.config,
             broker.replicas,
-            OS,
+            machine(),
             create_topic=create,
             image=lambda: broker.image.topics.get(TRANSACTIONS_TOPIC),
             exists=lambda topic, partition: broker.image.partition(topic, partition) is not None,
@@ -82,7 +81,7 @@ class Coordinators:
         self.share_states = ShareCoordinator(
             broker.config,
             broker.replicas,
-            OS,
+            machine(),
             create_topic=create,
             image=lambda: broker.image.topics.get(SHARE_STATE_TOPIC),
             exists=lambda topic_id, partition: broker.image.partition_by_id(topic_id, partition) is not None,
@@ -91,7 +90,7 @@ class Coordinators:
             self.share_states, broker.node_id, broker.channels, image=lambda: broker.image, timeout_ms=30_000
         )
         setting = group_settings(broker.config, lambda: broker.image)
-        self.share_groups = ShareGroups(broker.config, self.groups, self.persister, OS, setting=setting)
+        self.share_groups = ShareGroups(broker.config, self.groups, self.persister, machine(), setting=setting)
         broker.watchers += [
             self.groups.runtime.follow,
             self.transactions.runtime.follow,

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from tests.integration.broker.test_coordinator_runtime import Counters
 from tests.support.patience import patient
-from tests.unit.busway_bus.coordinator.brokers import Brokers, turn
+from tests.unit.busway_bus.coordinator.brokers import Brokers, machine, turn
 
-from busway.net.machine import OS
 from busway_bus.coordinator.runtime import Runtime
 from busway_protocol.errors import ErrorCode, KafkaError
 
@@ -27,7 +26,7 @@ class Counting(Brokers):
                 TOPIC,
                 Counters,
                 replicas=broker.replicas,
-                machine=OS,
+                machine=machine(),
                 image=lambda broker=broker: broker.image.topics.get(TOPIC),
             )
             broker.watchers.append(runtime.follow)

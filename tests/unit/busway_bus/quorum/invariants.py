@@ -142,7 +142,7 @@ class Invariants:
             raise Violation(f"node {node.id} stands in epoch {epoch} with the pre-votes of {sorted(granted)}")
 
     def after_tick(self, node: "Node", now_ms: int, within_ms: int) -> None:
-        """A leader resigns without fetches of a majority."""
+        """A leader resigns without fetches of a majority, at most twice the check-quorum time-out after the first of them."""
         assert node.core is not None
         if node.core.role is not Role.LEADER or len(self.voters) == 1 or now_ms < node.led_ms + within_ms:
             return

@@ -159,86 +159,90 @@ def _leads_on(_: Any) -> Any:
 _VOTES, _REPLICA, _CORE, _OUTBOX = (f"busway_bus.quorum.{name}" for name in ("leadership", "replica", "core", "outbox"))
 PLANTED: Final = (
     Planted(
-        "vote_in_memory",
+        "vote not persisted",
         "a vote is sent before it is on disk, and is never written",
         ((f"{_OUTBOX}:Outbox.save", _votes_in_memory),),
     ),
     Planted(
-        "older_epoch_counts",
+        "records of an earlier epoch committed by counting",
         "records of an earlier epoch are committed by counting replicas, before a record of the leader's own epoch",
         ((f"{_VOTES}:committed_offset", _any_epoch_counts),),
     ),
     Planted(
-        "minority_commits",
+        "high watermark of a minority",
         "the high watermark needs one voter fewer than a majority",
         ((f"{_VOTES}:committed_offset", _one_voter_too_few),),
     ),
     Planted(
-        "one_offset_too_far",
+        "metadata high watermark one record ahead",
         "the high watermark is one record ahead",
         ((f"{_VOTES}:committed_offset", _one_offset_too_far),),
     ),
     Planted(
-        "cut_at_high_watermark",
+        "metadata log truncated to the high watermark",
         "a new follower truncates its log at its high watermark, not where it diverges from the leader's",
         ((f"{_REPLICA}:Replica.move", _cut_at_high_watermark),),
     ),
     Planted(
-        "stale_epoch",
+        "leader of an earlier epoch accepted",
         "a leader of an earlier epoch is accepted as the current one",
         ((f"{_CORE}:Quorum._check_leader", _without_fencing),),
     ),
     Planted(
-        "any_log",
+        "vote for a shorter log",
         "voters do not compare a candidate's log with their own",
         ((f"{_CORE}:may_vote", _any_log_will_do), (f"{_CORE}:would_vote", _any_log_would_do)),
     ),
     Planted(
-        "pre_votes_elect", "responses to a pre-vote count as votes", ((f"{_REPLICA}:Replica.stand", _pre_votes_elect),)
+        "pre-votes counted as votes",
+        "responses to a pre-vote count as votes",
+        ((f"{_REPLICA}:Replica.stand", _pre_votes_elect),),
     ),
-    Planted("votes_twice", "a voter votes for every candidate of an epoch", ((f"{_CORE}:may_vote", _votes_twice),)),
     Planted(
-        "replies_before_sync",
+        "two votes in an epoch", "a voter votes for every candidate of an epoch", ((f"{_CORE}:may_vote", _votes_twice),)
+    ),
+    Planted(
+        "replies before their data is on disk",
         "replies are sent before the data that they depend on is on disk",
         ((f"{_OUTBOX}:Outbox._released", _released_at_once),),
     ),
     Planted(
-        "written_is_flushed",
+        "leader counts unflushed records",
         "a leader counts records that it has written but not flushed",
         (("busway_bus.quorum.log_view:LogView.appended", _written_is_flushed),),
     ),
     Planted(
-        "divergence_unchecked",
+        "diverging fetch served",
         "a leader does not compare a fetching follower's log with its own",
         (("busway_bus.quorum.log_view:LogView.where_parted", _never_parts),),
     ),
     Planted(
-        "new_epoch_at_once",
+        "new epoch sent before it is on disk",
         "fetches refused after a lost leadership contain the new epoch before it is on disk",
         ((f"{_OUTBOX}:Outbox.replace_reads", _new_epoch_at_once),),
     ),
     Planted(
-        "request_without_timeout",
+        "request without a time-out",
         "a request with a lost response never times out",
         (("busway_bus.quorum.requests:Requests.expire", _waits_for_ever),),
     ),
     Planted(
-        "acknowledges_all",
+        "all proposals acknowledged with the first",
         "all proposals count as committed as soon as one is",
         ((f"{_VOTES}:Leadership.decided", _everything_is_committed),),
     ),
     Planted(
-        "pre_vote_skipped",
+        "pre-vote skipped",
         "a node raises its epoch and asks for votes without the pre-votes of a majority (KIP-996)",
         ((f"{_CORE}:Quorum._poll_ballot", _stands_at_once),),
     ),
     Planted(
-        "pre_vote_always_granted",
+        "pre-vote granted beside a live leader",
         "a leader, and a follower that has one, grant every pre-vote",
         ((f"{_CORE}:would_vote", _would_always_vote),),
     ),
     Planted(
-        "check_quorum_ignored",
+        "check-quorum ignored",
         "a leader that no majority fetches from goes on leading",
         ((f"{_VOTES}:Leadership.has_lost_its_majority", _leads_on),),
     ),

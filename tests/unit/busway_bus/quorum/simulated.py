@@ -179,7 +179,7 @@ class Simulation:
             node.fetched_ms[getattr(body, "replica_state", body).replica_id] = now_ms
         self._do(node, node.core.tick(now_ms) if message is None else node.core.step(message, now_ms))
         if message is None:
-            self.invariants.after_tick(node, now_ms, 2 * SETTINGS.fetch_timeout_ms)
+            self.invariants.after_tick(node, now_ms, 3 * SETTINGS.fetch_timeout_ms)
 
     def _do(self, node: Node, ready: Ready) -> None:
         """Carry out a `Ready`, as the driver will."""
