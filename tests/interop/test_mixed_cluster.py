@@ -34,6 +34,7 @@ class MixedCluster:
         self.kafka = ApacheKafka(heap="512m", cluster_id=self.busway.cluster_id)
         address = self.kafka.address
         self.kafka.properties |= {
+            **SETTINGS,
             "process.roles": "broker",
             "node.id": str(KAFKAS),
             "controller.quorum.voters": first.settings["controller.quorum.voters"],
