@@ -1,5 +1,7 @@
 """An Apache Kafka 4.3.1 broker in a cluster whose quorum and other brokers are Busway's: it leads, follows and coordinates like the others."""
 
+import itertools
+import json
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,7 +11,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from tests.interop.client_report import ClientReport
-from tests.support.apache_kafka import ApacheKafka
+from tests.interop.test_java_tools import TOOLS
+from tests.support.apache_kafka import ApacheKafka, java
 from tests.support.busway_nodes import BuswayNodes
 from tests.support.patience import patient
 
@@ -21,6 +24,12 @@ SETTINGS = {
     "transaction.state.log.num.partitions": str(COORDINATORS),
     "auto.leader.rebalance.enable": "false",
 }
+SNAPSHOTS = {
+    "metadata.log.max.record.bytes.between.snapshots": "1000",
+    "metadata.max.retention.bytes": "2000",
+    "metadata.max.retention.ms": "1000",
+}
+"""So small that a broker that joins needs a snapshot; of the nodes of Busway."""
 KAFKAS = 4
 """The id of its broker."""
 
@@ -29,11 +38,12 @@ class MixedCluster:
     """Nodes 1 to 3 of Busway, each broker and voter, and broker 4 of Apache Kafka."""
 
     def __init__(self) -> None:
-        self.busway = BuswayNodes(SETTINGS)
+        self.busway = BuswayNodes({**SETTINGS, **SNAPSHOTS})
         first = self.busway.nodes[1]
         self.kafka = ApacheKafka(heap="512m", cluster_id=self.busway.cluster_id)
         address = self.kafka.address
         self.kafka.properties |= {
+            **SETTINGS,
             "process.roles": "broker",
             "node.id": str(KAFKAS),
             "controller.quorum.voters": first.settings["controller.quorum.voters"],
@@ -64,6 +74,19 @@ class MixedCluster:
                 return len(logs[brokers[0]])
             assert time.monotonic() < deadline, {broker: len(log) for broker, log in logs.items()}
             time.sleep(0.1)  # no event tells what is on another process's disk
+
+    def forget_the_first_metadata(self) -> None:
+        """Create topics until no node has the beginning of the metadata log."""
+        admin = AdminClient({"bootstrap.servers": self.busway.bootstrap_servers, "log_level": 0})
+        begins = [node.data_dir / "__cluster_metadata-0" / f"{0:020d}.log" for node in self.busway.nodes.values()]
+        deadline = time.monotonic() + patient(60)
+        for number in itertools.count():
+            if not any(file.exists() for file in begins):
+                return
+            assert time.monotonic() < deadline, begins
+            (created,) = admin.create_topics([NewTopic(f"early-{number}", 4, 3)]).values()
+            created.result(patient(20))
+            time.sleep(0.5)  # a topic needs no more than a millisecond; snapshots are taken in the background
 
     def produce(self, topic: str, count: int, **settings: str) -> None:
         """Records with acks=all, each acknowledged."""
@@ -102,16 +125,21 @@ def cluster() -> Iterator[MixedCluster]:
     mixed = MixedCluster()
     try:
         mixed.busway.start()
+        mixed.forget_the_first_metadata()
         with mixed.kafka:
             yield mixed
-            mixed.kafka.kill()
+            if mixed.kafka.running:
+                mixed.kafka.kill()
     finally:
         mixed.busway.stop()
 
 
-def test_a_broker_of_apache_kafka_in_a_cluster_of_busway(cluster: MixedCluster, client_report: ClientReport) -> None:
-    """It is created topics through, leads, follows, coordinates, is killed and comes back; all logs are equal byte for byte."""
+def test_a_broker_of_apache_kafka_in_a_cluster_of_busway(
+    cluster: MixedCluster, tmp_path: Path, client_report: ClientReport
+) -> None:
+    """It joins from a snapshot, is created topics through, leads, follows, coordinates, is killed and comes back; all logs are equal byte for byte."""
     admin = AdminClient({"bootstrap.servers": cluster.kafka.address, "log_level": 0})
+    assert "early-0" in admin.list_topics(timeout=patient(20)).topics
     topics = [
         NewTopic("led", 1, replica_assignment=[[KAFKAS, 1, 2]]),
         NewTopic("followed", 1, replica_assignment=[[1, KAFKAS, 3]], config={"durability": "os"}),
@@ -138,9 +166,26 @@ def test_a_broker_of_apache_kafka_in_a_cluster_of_busway(cluster: MixedCluster, 
     cluster.wait_for_isr("followed", 1, 3, KAFKAS)
     assert cluster.check_equal("led-0", 1, 2, KAFKAS) > 1500 * 60
     assert cluster.check_equal("followed-0", 1, 3, KAFKAS) > 1000 * 60
+    leaves_the_cluster(cluster, tmp_path)
     client_report.note_tool(
-        "Apache Kafka 4.3.1's broker in a Busway cluster", "leads, follows, coordinates; killed; logs equal"
+        "Apache Kafka 4.3.1's broker in a Busway cluster", "leads, follows, coordinates; killed; leaves; logs equal"
     )
+
+
+def leaves_the_cluster(cluster: MixedCluster, tmp_path: Path) -> None:
+    """Its partition moves to Busway's nodes by Kafka's tool; then it ends in order and is unregistered, and writing goes on."""
+    plan = tmp_path / "plan.json"
+    plan.write_text(
+        json.dumps({"version": 1, "partitions": [{"topic": "led", "partition": 0, "replicas": [1, 2, 3]}]})
+    )
+    where = ("--bootstrap-server", cluster.busway.bootstrap_servers)
+    java(TOOLS["kafka-reassign-partitions"], *where, "--reassignment-json-file", str(plan), "--execute")
+    cluster.wait_for_isr("led", 1, 2, 3)
+    cluster.kafka.shut_down()
+    cluster.wait_for_isr("followed", 1, 3)
+    java("org.apache.kafka.tools.ClusterTool", "unregister", *where, "--id", str(KAFKAS))
+    cluster.produce("led", 100)
+    cluster.check_equal("led-0", 1, 2, 3)
 
 
 def coordinating(cluster: MixedCluster, topic: str) -> Sequence[int]:
