@@ -27,6 +27,8 @@ _QUICK = {
     "broker.session.timeout.ms": "3000",
 }
 """Short times for the failover of a test; Kafka's are several times as long."""
+_FIRST = {"controller.quorum.election.timeout.ms": "100"}
+"""One node does not wait for the others' candidacies: it is elected at the start."""
 
 
 _OF_BROKER, _OF_CONTROLLER = "BROKER", "CONTROLLER"
@@ -113,6 +115,7 @@ class LocalNodes:
                         )
                     },
                     **_QUICK,
+                    **(_FIRST if number == 1 else {}),
                     **(PROMPT if prompt else {}),
                     **(properties or {}),
                 }
