@@ -27,8 +27,6 @@ _QUICK = {
     "broker.session.timeout.ms": "3000",
 }
 """Short times for the failover of a test; Kafka's are several times as long."""
-_FIRST = {"controller.quorum.election.timeout.ms": "100"}
-"""One node does not wait for the others' candidacies: it is elected at the start."""
 
 
 _OF_BROKER, _OF_CONTROLLER = "BROKER", "CONTROLLER"
@@ -115,7 +113,6 @@ class LocalNodes:
                         )
                     },
                     **_QUICK,
-                    **(_FIRST if number == 1 else {}),
                     **(PROMPT if prompt else {}),
                     **(properties or {}),
                 }
