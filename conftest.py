@@ -63,6 +63,10 @@ def pytest_configure() -> None:
         setattr(module, name, patience.patient(getattr(module, name)))
     for waits in (bus.TestBus.settle, bus.TestBus.resting):
         waits.__defaults__ = (bus.SETTLE_S,)
+    if patience.factor() > 1:  # on a busy machine three nodes would elect without end
+        from busway_bus.testing.local_nodes import QUICK_MS  # takes long to load
+
+        QUICK_MS.update({name: patience.patient_ms(number) for name, number in QUICK_MS.items()})
 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)

@@ -34,10 +34,9 @@ from busway_bus.nodes.member import Member
 from busway_bus.nodes.services import ServicesBuilder
 from busway_bus.replication.manager import ReplicaManager
 from busway_bus.scheduling.fair_share import FairScheduler
-from busway_bus.server.acceptor import MakeStream
+from busway_bus.server.acceptor import StreamsOf, socket_streams
 from busway_bus.server.dispatch import CLUSTERED_BROKER
 from busway_bus.server.listener import CannotListen, Listeners
-from busway_bus.server.socket_stream import SocketStream
 from busway_protocol.machine import Machine
 
 logger = logging.getLogger("busway.node")
@@ -68,7 +67,7 @@ class Node:
         *,
         machine: Machine = OS,
         files: Callable[[str], DataDirectory] = OsFiles,
-        streams: Callable[[str], MakeStream] = lambda _: SocketStream,
+        streams: StreamsOf = socket_streams,
     ) -> None:
         self.config = config
         self._machine = machine
@@ -320,7 +319,7 @@ class Node:
         self.failed.set()
 
 
-def _listeners(config: BrokerConfig, streams: Callable[[str], MakeStream]) -> Listeners:
+def _listeners(config: BrokerConfig, streams: StreamsOf) -> Listeners:
     if not config.is_clustered:
         return Listeners(config, streams=streams)
     from busway_bus.nodes.cluster_member import CONTROLLER_ROUTES  # keeps the start of a node alone short

@@ -27,7 +27,7 @@ BASE_IMAGE: Final = ROOT.parent / "shared" / "docker" / "base-image"
 HEALTHY_S: Final = 120.0
 BUILD_S: Final = 900.0
 _PORTS: Final = (
-    *("BUS", "BUS_1", "BUS_2", "BUS_3", "REGISTRY", "CONNECT", "SPARK"),
+    *("BUS", "BUS_1", "BUS_2", "BUS_3", "REGISTRY", "CONNECT", "SPARK", "PROMETHEUS"),
     *("MOVIEFLIX", "MYSOCIALMEDIA", "GETTAXI", "MYBANK", "BANK"),
 )
 
@@ -49,12 +49,15 @@ class Stack:
 
     Args:
         file: compose.yaml, minimal.yaml or three.yaml.
+        services: what is started; everything without a profile by default.
+        profile: of services that need one.
 
     Attributes:
         ports: of the loopback address, by the name in `.env.example` without `_PORT`.
     """
 
-    def __init__(self, file: str = "compose.yaml") -> None:
+    def __init__(self, file: str = "compose.yaml", services: tuple[str, ...] = (), profile: str | None = None) -> None:
+        self._services = services
         self.ports = dict(zip(_PORTS, held_ports(len(_PORTS)), strict=True))
         files = [ROOT / "compose" / file]
         settings = {"POSTGRES_PASSWORD": "a-'quote\" and a space", "BUSWAY_TAG": "test"}
@@ -68,6 +71,8 @@ class Stack:
         self._command = [*_compose(), "--project-name", f"busway-test-{os.getpid()}-{file.removesuffix('.yaml')}"]
         for file in files:
             self._command += ["--file", str(file)]
+        if profile is not None:
+            self._command += ["--profile", profile]
 
     def compose(self, *arguments: str, timeout_s: float = 120.0) -> str:
         """`docker compose …`; what it printed."""
@@ -118,9 +123,9 @@ class Stack:
 
     def __enter__(self) -> "Stack":
         try:
-            self.compose("build", "--parallel", "--quiet", timeout_s=BUILD_S)
+            self.compose("build", "--parallel", "--quiet", *self._services, timeout_s=BUILD_S)
             release_ports(tuple(self.ports.values()))  # Docker's proxy may not share them
-            self.up()
+            self.up(*self._services)
         except BaseException:
             self.remove()
             raise

@@ -24,6 +24,8 @@ Accept = Callable[[Stream], None]
 """Makes a stream's owner and starts reading, or closes the stream."""
 MakeStream = Callable[[socket.socket, str, Shared], SocketStream]
 """Makes the stream of an accepted socket: `SocketStream`, or one whose network a test cuts."""
+StreamsOf = Callable[[str], MakeStream]
+"""Returns what makes the streams of a listener, by its name."""
 _BATCH: Final = 64
 """Clients accepted before others are served."""
 _NO_FAMILY: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
@@ -48,6 +50,11 @@ class Acceptor(Protocol):
 
     async def closed(self) -> None:
         """Wait until the address is free."""
+
+
+def socket_streams(_: str) -> MakeStream:
+    """Return what makes the streams of any listener."""
+    return SocketStream
 
 
 def acceptor(

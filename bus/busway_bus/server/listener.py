@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,12 +18,11 @@ from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.limits import REQUEST_BYTES_MAX, STOP_WAIT_MS
 from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.kernel.peer_warnings import PeerWarnings
-from busway_bus.server.acceptor import Acceptor, MakeStream, acceptor
+from busway_bus.server.acceptor import Acceptor, StreamsOf, acceptor, socket_streams
 from busway_bus.server.connection import Connection
 from busway_bus.server.dispatch import BROKER, BROKERS_CONTROLLER, Routes
 from busway_bus.server.frame_reader import scratch_buffer
 from busway_bus.server.request_memory import RequestMemory
-from busway_bus.server.socket_stream import SocketStream
 from busway_bus.server.stream import Shared, Stream
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class Listeners:
         controller_routes: Routes = BROKERS_CONTROLLER,
         routes: Routes = BROKER,
         *,
-        streams: Callable[[str], MakeStream] = lambda _: SocketStream,
+        streams: StreamsOf = socket_streams,
     ) -> None:
         self._config, self._streams = config, streams
         self._controller_routes, self._routes = controller_routes, routes

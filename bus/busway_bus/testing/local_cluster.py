@@ -13,6 +13,7 @@ from typing import Final
 from busway.net.machine import current_machine
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.node import Node
+from busway_bus.server.acceptor import socket_streams
 from busway_bus.testing.local_network import CLIENTS, Direction, LocalNetwork
 from busway_bus.testing.ports import HOLDS, HeldPort
 
@@ -32,10 +33,16 @@ class LocalCluster:
         data_dir: None for a temporary one that is removed.
         properties: further settings by Kafka's names; without them a group's first rebalance is not delayed.
         prompt: members send heartbeats every 200 ms; else at Kafka's default.
+        network: to its clients, if it may be cut.
     """
 
     def __init__(
-        self, data_dir: str | None = None, properties: Mapping[str, str] | None = None, *, prompt: bool = True
+        self,
+        data_dir: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        *,
+        prompt: bool = True,
+        network: LocalNetwork | None = None,
     ) -> None:
         self._own = data_dir is None
         self.data_dir = data_dir or tempfile.mkdtemp(prefix="busway-")
@@ -49,7 +56,7 @@ class LocalCluster:
             "log.dirs": self.data_dir,
         }
         self.node: Node | None = None
-        self._network = LocalNetwork()
+        self._network = network
         self._port = 0
         self._held: HeldPort | None = None
 
@@ -67,7 +74,7 @@ class LocalCluster:
         if self._port:
             first, comma, others = properties["listeners"].partition(",")
             properties["listeners"] = f"{first.rpartition(':')[0]}:{self._port}{comma}{others}"
-        streams = self._network.streams(1, lambda _: CLIENTS)
+        streams = socket_streams if self._network is None else self._network.streams(1, lambda _: CLIENTS)
         self.node = Node(BrokerConfig.from_properties(properties), machine=current_machine(), streams=streams)
         await self.node.start()
         self._port = int(self.bootstrap_servers.rpartition(":")[2])
@@ -91,11 +98,13 @@ class LocalCluster:
 
     async def cut(self, directions: Collection[Direction]) -> None:
         """Keep back what is sent between node 1 and its clients."""
+        assert self._network is not None, "the cluster was made without a network that can be cut"
         self._network.cut(directions)
 
     async def heal(self, directions: Collection[Direction] | None = None) -> None:
         """Deliver what was kept back; None heals both directions."""
-        self._network.heal(directions)
+        if self._network is not None:
+            self._network.heal(directions)
 
     async def crash(self) -> None:
         """Stop the node as if killed. The next start recovers the data."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, TypeAlias
 
-from busway_bus.server.acceptor import MakeStream
+from busway_bus.server.acceptor import StreamsOf
 from busway_bus.server.socket_stream import AVAILABLE, SocketStream
 from busway_bus.server.stream import Shared
 
@@ -31,7 +31,7 @@ class LocalNetwork:
         self._streams: dict[_Stream, None] = {}
 
     def is_cut(self, direction: Direction) -> bool:
-        return self._cuts[direction] > 0
+        return direction in self._cuts
 
     def cut(self, directions: Iterable[Direction]) -> None:
         """Keep back what is sent. A direction that was cut twice is open after two calls of `heal`.
@@ -50,11 +50,12 @@ class LocalNetwork:
         if directions is None:
             self._cuts.clear()
         else:
-            self._cuts.subtract({each: 1 for each in directions if self.is_cut(each)})
+            self._cuts.subtract(each for each in directions if self.is_cut(each))
+            self._cuts = +self._cuts  # without those that are open again
         for stream in tuple(self._streams):
             stream.go_on()
 
-    def streams(self, node_id: int, source: Callable[[str], int]) -> Callable[[str], MakeStream]:
+    def streams(self, node_id: int, source: Callable[[str], int]) -> StreamsOf:
         """Return what makes the streams of a node.
 
         Args:

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 from busway.net.machine import current_machine
 from busway_bus.formatting import format_node, properties_of, random_cluster_id
@@ -19,12 +20,12 @@ from busway_bus.testing.local_cluster import PROMPT
 from busway_bus.testing.local_network import CLIENTS, Direction, LocalNetwork
 from busway_bus.testing.ports import HeldPort
 
-_QUICK = {
-    "controller.quorum.election.timeout.ms": "200",
-    "controller.quorum.election.backoff.max.ms": "100",
-    "controller.quorum.fetch.timeout.ms": "1000",
-    "broker.heartbeat.interval.ms": "200",
-    "broker.session.timeout.ms": "3000",
+QUICK_MS: Final = {
+    "controller.quorum.election.timeout.ms": 200,
+    "controller.quorum.election.backoff.max.ms": 100,
+    "controller.quorum.fetch.timeout.ms": 1000,
+    "broker.heartbeat.interval.ms": 200,
+    "broker.session.timeout.ms": 3000,
 }
 """Short times for the failover of a test; Kafka's are several times as long."""
 
@@ -112,7 +113,7 @@ class LocalNodes:
                             *(((least, in_sync),) if least else ()),
                         )
                     },
-                    **_QUICK,
+                    **{name: str(number) for name, number in QUICK_MS.items()},
                     **(PROMPT if prompt else {}),
                     **(properties or {}),
                 }

@@ -98,13 +98,14 @@ async def running_cluster(nodes: int = 1) -> AsyncIterator[Cluster]:
     check_nodes(nodes)
     need("registry", "app.test()")
     from busway_bus.testing.local_cluster import LocalCluster
+    from busway_bus.testing.local_network import LocalNetwork
     from busway_bus.testing.local_nodes import LocalNodes
     from busway_registry.config import RegistryConfig
     from busway_registry.server import RegistryServer
 
     with _quiet():
         async with (
-            LocalCluster() if nodes == 1 else LocalNodes(nodes) as broker,
+            LocalCluster(network=LocalNetwork()) if nodes == 1 else LocalNodes(nodes) as broker,
             RegistryServer(RegistryConfig(port=0, database="memory:"), machine=current_machine()) as registry,
         ):
             yield Cluster(bootstrap_servers=broker.bootstrap_servers, schema_registry=registry.url, broker=broker)

@@ -11,6 +11,7 @@ from busway import Admin, Consumer, NewTopic, Producer
 from busway.net.connection import Connection
 from busway.testing.cluster import Cluster
 from busway_bus.testing.local_cluster import LocalCluster
+from busway_bus.testing.local_network import LocalNetwork
 from busway_bus.testing.local_nodes import LocalNodes
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.cluster import ApiVersionsRequest
@@ -29,7 +30,7 @@ async def connected(address: str) -> Connection:
 
 async def test_what_is_sent_meanwhile_arrives_afterwards() -> None:
     """Each way by itself, on a connection that stays open; a second cut of one direction is healed by itself."""
-    async with LocalCluster() as node:
+    async with LocalCluster(network=LocalNetwork()) as node:
         cluster = Cluster(bootstrap_servers=node.bootstrap_servers, schema_registry="", broker=node)
         connection = await connected(node.bootstrap_servers)
         other = asyncio.ensure_future(connected(node.bootstrap_servers))
