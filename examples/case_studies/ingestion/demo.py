@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx2
-from kit.command import run_demo
+from kit.command import Interrupts, run_demo
 from kit.faults import KillsInTurn
 from kit.load import send_all
-from kit.parts import BUSWAY, DemoFailed, Part, Parts, free_port, until_stopped
+from kit.parts import BUSWAY, DemoFailed, Part, Parts, free_port
 from kit.spark import missing
 from kit.summary import Summary
 from rich.console import Console
@@ -158,11 +158,11 @@ class Demo:
         summary.figure("gaps", gaps, must_be=0)
 
 
-async def run(*, ci: bool, spark: bool) -> int:
+async def run(interrupts: Interrupts, *, ci: bool, spark: bool) -> int:
     """The whole demo; 0 when both layers agree exactly."""
     console, begun = Console(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ingestion-") as folder:
-        async with Parts(Path(folder)) as parts:
+        async with Parts(Path(folder), hurry=interrupts.hurry) as parts:
             await parts.start_bus()
             service = await parts.start_app(
                 "service",
@@ -180,18 +180,28 @@ async def run(*, ci: bool, spark: bool) -> int:
                 console.print(f"Spark     left out, so the speed layer answers alone: {left_out}", markup=False)
             async with httpx2.AsyncClient(base_url=url, timeout=20) as client:
                 demo = Demo(parts, service, client, ci)
-                summary = await _story(demo, left_out, console)
+                summary, sent = Summary(), Sent()
+
+                async def story() -> None:
+                    nonlocal summary
+                    summary = await _story(demo, sent, left_out, console)
+
+                if not await interrupts.until_stop(story()):
+                    summary.figure("positions acknowledged", sent.count)
+                    summary.figure("not compared", "stopped before the end")
                 summary.figure("took", f"{time.monotonic() - begun:.1f} s")
                 code = summary.show(console)
-                if not ci:
+                if not ci and not interrupts.stop.is_set():
                     console.print("the page stays until Ctrl-C")
-                    await until_stopped(service)
+                    await interrupts.until_stop(service.process.wait())
+                    if not interrupts.stop.is_set():
+                        service.check()
             return code
 
 
-async def _story(demo: Demo, left_out: str | None, console: Console) -> Summary:
+async def _story(demo: Demo, sent: Sent, left_out: str | None, console: Console) -> Summary:
     """A third, which Spark stores; then two thirds, which are in the stream alone, and meanwhile each part is killed."""
-    third, sent = POSITIONS // 3, Sent()
+    third = POSITIONS // 3
     await demo.send(sent, range(third), KillsInTurn([]))
     await demo.settled(sent)
     if left_out is None:
@@ -220,7 +230,8 @@ def main() -> int:
     parser.add_argument("--ci", action="store_true", help="print a summary and exit")
     parser.add_argument("--without-spark", action="store_true", help="leave out the store even if Spark is installed")
     given = parser.parse_args()
-    return run_demo(run(ci=given.ci or not sys.stdout.isatty(), spark=not given.without_spark))
+    ci = given.ci or not sys.stdout.isatty()
+    return run_demo(lambda interrupts: run(interrupts, ci=ci, spark=not given.without_spark))
 
 
 if __name__ == "__main__":

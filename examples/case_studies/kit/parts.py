@@ -270,22 +270,3 @@ def on_signals(stop: Callable[[], object], *numbers: signal.Signals) -> None:
     """Call `stop` when one of the signals comes: parts are processes of their own and would stay if the demo just ended."""
     for number in numbers:
         asyncio.get_running_loop().add_signal_handler(number, stop)
-
-
-async def until_stopped(*parts: Part) -> None:
-    """Returns at Ctrl-C or SIGTERM.
-
-    Raises:
-        DemoFailed: one of the parts ended by itself before.
-    """
-    stopped = asyncio.Event()
-    on_signals(stopped.set, signal.SIGINT, signal.SIGTERM)
-    waiting = [asyncio.ensure_future(stopped.wait()), *(asyncio.ensure_future(part.process.wait()) for part in parts)]
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in waiting:
-            task.cancel()
-    if not stopped.is_set():
-        for part in parts:
-            part.check()

@@ -25,7 +25,7 @@ from typing import Final
 
 import httpx2
 import psycopg
-from kit.command import run_demo
+from kit.command import Interrupts, run_demo, stopped_early
 from kit.faults import KillsInTurn
 from kit.parts import BUSWAY, DemoFailed, Part, Parts, free_port
 from kit.postgres import Postgres
@@ -71,6 +71,8 @@ class Demo:
     bank_url: str
     connect_url: str
     kills: KillsInTurn
+    answered: int | None = None
+    """Transfers over HTTP; None while they go on."""
     received: Received = field(default_factory=Received)
     undisturbed_until: float = float("inf")
 
@@ -202,24 +204,44 @@ async def _until(true: Callable[[], Awaitable[bool]], what: str) -> None:
         raise DemoFailed(f"after {SETTLE_S:.0f} s it is not so that {what}") from None
 
 
-async def run(*, ci: bool) -> int:
+async def run(interrupts: Interrupts, *, ci: bool) -> int:
     """The whole demo; 0 when nothing was lost or doubled."""
     console = Console()
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mybank-") as folder:
-        async with Parts(Path(folder)) as parts, httpx2.AsyncClient(timeout=20) as client:
-            demo = await Demo.start(parts, client, ci=ci)
+        parts = Parts(Path(folder), hurry=interrupts.hurry)
+        async with parts, httpx2.AsyncClient(timeout=20) as client:
+            started: list[Demo] = []
+
+            async def start() -> None:
+                started.append(await Demo.start(parts, client, ci=ci))
+
+            if not await interrupts.until_stop(start()):
+                return stopped_early(begun).show(console)
+            (demo,) = started
             console.print(
                 f"bus       {parts.bootstrap_servers}\nregistry  {parts.schema_registry}\ndatabase  {demo.postgres.dsn}\n"
                 f"connect   {demo.connect_url}\nbank      {demo.bank_url}\npage      [bold]{demo.url}[/bold]"
             )
             writers = [Writer(demo.postgres.dsn, number, seed=SEED, per_s=PER_S) for number in range(WRITERS)]
-            await demo.capture([CHANGED, *TRANSFERS, *(account for writer in writers for account in writer.accounts)])
+            accounts = [CHANGED, *TRANSFERS, *(account for writer in writers for account in writer.accounts)]
+            if not await interrupts.until_stop(demo.capture(accounts)):
+                return stopped_early(begun).show(console)
             async with receiving(parts.bootstrap_servers, parts.schema_registry) as demo.received:
                 if not ci:
                     console.print("customers pay for an hour; Ctrl-C ends")
-                transfers = await _load(demo, writers, ci=ci)
-                summary = await _count(demo, transfers)
+                summary = Summary()
+
+                async def load() -> None:
+                    demo.answered = await _load(demo, writers, ci=ci)
+
+                async def count() -> None:
+                    nonlocal summary
+                    summary = await _count(demo, stopped=interrupts.stop.is_set())
+
+                await interrupts.until_stop(load())
+                if not await interrupts.wait(count(), 3 * SETTLE_S):
+                    summary.figure("not counted", "stopped before")
             summary.figure("took", f"{time.monotonic() - begun:.1f} s")
             return summary.show(console)
 
@@ -242,7 +264,7 @@ async def _load(demo: Demo, writers: list[Writer], *, ci: bool) -> int:
     return transfers.result()
 
 
-async def _count(demo: Demo, transfers: int) -> Summary:
+async def _count(demo: Demo, *, stopped: bool) -> Summary:
     """Compare what came with what the database says must come."""
     expected = await audit.expected(demo.postgres.dsn)
 
@@ -266,12 +288,14 @@ async def _count(demo: Demo, transfers: int) -> Summary:
     )
     summary = _summary(demo, expected, alerts)
     summary.figure("dead letters", await demo.dead_letters(), must_be=expected.nonsense)
-    summary.figure("transfers answered", transfers)
+    if demo.answered is not None:
+        summary.figure("transfers answered", demo.answered)
     booked, transferred = await audit.booked(demo.postgres.dsn, TRANSFERS[0].id), await demo.transferred()
     summary.figure("transfers committed", len(booked))
     summary.figure("transfers that the outbox told of", len(transferred & booked), must_be=len(booked))
     summary.figure("transfers told and not committed", len(transferred - booked), must_be=0)
-    demo.kills.tell(summary)
+    if not stopped:
+        demo.kills.tell(summary)
     return summary
 
 
@@ -297,7 +321,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(allow_abbrev=False, prog="busway demo mybank")
     parser.add_argument("--ci", action="store_true", help="print a summary and exit")
     ci = parser.parse_args().ci or not sys.stdout.isatty()
-    return run_demo(run(ci=ci), capture.Refused)
+    return run_demo(lambda interrupts: run(interrupts, ci=ci), capture.Refused)
 
 
 if __name__ == "__main__":

@@ -11,18 +11,18 @@ job `totals` counts everything again, too.
 import argparse
 import asyncio
 import contextlib
-import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import httpx2
-from kit.command import run_demo
+from kit.command import Interrupts, run_demo, stopped_early
 from kit.faults import KillsInTurn
-from kit.parts import BUSWAY, DemoFailed, Part, Parts, free_port, on_signals
+from kit.parts import BUSWAY, DemoFailed, Part, Parts, free_port
 from kit.summary import Summary
 from rich.console import Console, Group
 from rich.live import Live
@@ -73,47 +73,74 @@ class Demo:
         """An app that sends activities."""
         return generate.sender(self.parts.bootstrap_servers, self.parts.schema_registry)
 
-    async def send(self) -> None:
-        """The whole day."""
+    async def send(self, stopped: Callable[[], bool]) -> None:
+        """The whole day, or until it is stopped."""
         async with self.sender() as app, self.kills:
-            await generate.run(CI_DAY if self.ci else LIVE_DAY, app, self.tally.note, around=self.kills.during)
+            day = CI_DAY if self.ci else LIVE_DAY
+            await generate.run(day, app, self.tally.note, around=self.kills.during, stopped=stopped)
 
 
-async def run(*, ci: bool, spark: bool) -> int:
+async def run(interrupts: Interrupts, *, ci: bool, spark: bool) -> int:
     """The whole demo; 0 when nothing was lost or doubled."""
     console = Console()
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mysocialmedia-") as folder:
-        async with Parts(Path(folder)) as parts, httpx2.AsyncClient(timeout=5) as client:
-            demo = await Demo.start(parts, ci=ci)
+        parts = Parts(Path(folder), hurry=interrupts.hurry)
+        async with parts, httpx2.AsyncClient(timeout=5) as client:
+            started: list[Demo] = []
+
+            async def start() -> None:
+                started.append(await Demo.start(parts, ci=ci))
+
+            if not await interrupts.until_stop(start()):
+                return stopped_early(begun).show(console)
+            (demo,) = started
             console.print(
                 f"bus       {parts.bootstrap_servers}\nregistry  {parts.schema_registry}\npage      [bold]{demo.url}[/bold]"
             )
-            if not ci:
-                await _show(demo, client, console)
-                return 0
-            return await _prove(demo, client, console, begun, spark=spark)
+            sent_s = time.monotonic()
+            sending = asyncio.ensure_future(demo.send(interrupts.stop.is_set))
+            try:
+                while not sending.done() and not interrupts.stop.is_set():
+                    demo.service.check()
+                    await (
+                        asyncio.wait([sending], timeout=_POLL_S)
+                        if ci
+                        else _show(demo, client, console, interrupts, sending)
+                    )
+                # What was sent before Ctrl-C is acknowledged.
+                await interrupts.wait(asyncio.shield(sending), SETTLE_S)
+            finally:
+                sending.cancel()
+                await asyncio.wait([sending])
+            return await _prove(demo, client, console, interrupts, begun=begun, sent_s=sent_s, spark=spark)
 
 
-# In CI
+# At the end
 
 
-async def _prove(demo: Demo, client: httpx2.AsyncClient, console: Console, begun: float, *, spark: bool) -> int:
-    sending = asyncio.ensure_future(demo.send())
-    sent_s = time.monotonic()
-    try:
-        while not sending.done():
-            demo.service.check()
-            await asyncio.wait([sending], timeout=_POLL_S)
-        sending.result()
-    finally:
-        sending.cancel()
-        await asyncio.wait([sending])
-    served = await _served(demo, client)
-    settled_s = time.monotonic() - sent_s
-    kept = await _kept(demo)
-    summary = _summary(demo, served, kept, settled_s)
-    if spark:
+async def _prove(
+    demo: Demo,
+    client: httpx2.AsyncClient,
+    console: Console,
+    interrupts: Interrupts,
+    *,
+    begun: float,
+    sent_s: float,
+    spark: bool,
+) -> int:
+    summary = Summary()
+
+    async def compare() -> None:
+        nonlocal summary
+        served = await _served(demo, client)
+        settled_s = time.monotonic() - sent_s
+        summary = _summary(demo, served, await _kept(demo), settled_s, stopped=interrupts.stop.is_set())
+
+    if not await interrupts.wait(compare(), 2 * SETTLE_S):
+        summary.figure("activities acknowledged", demo.tally.activities)
+        summary.figure("not compared", "stopped before")
+    elif spark and not interrupts.stop.is_set():
         likes, comments = (sum(column) for column in zip(*demo.tally.totals.values(), strict=True))
         expected = f"totals: {len(demo.tally.totals)} posts, {likes} likes, {comments} comments"
         summary.figure("Spark", await _counted_again(demo), must_be=expected)
@@ -167,7 +194,9 @@ async def _counted_again(demo: Demo) -> str:
     return said.decode().strip()
 
 
-def _summary(demo: Demo, served: dict[str, tuple[int, int] | None], kept: dict[str, Post], settled_s: float) -> Summary:
+def _summary(
+    demo: Demo, served: dict[str, tuple[int, int] | None], kept: dict[str, Post], settled_s: float, *, stopped: bool
+) -> Summary:
     expected = demo.tally.totals
     lost = doubled = 0
     for post_id, right in expected.items():
@@ -176,7 +205,7 @@ def _summary(demo: Demo, served: dict[str, tuple[int, int] | None], kept: dict[s
         doubled += sum(max(actual - must, 0) for must, actual in zip(right, got, strict=True))
     stored = {post_id: (post.likes, post.comments) for post_id, post in kept.items() if not post.deleted}
     summary = Summary()
-    summary.figure("activities acknowledged", demo.tally.activities, must_be=CI_DAY.events)
+    summary.figure("activities acknowledged", demo.tally.activities, must_be=None if stopped else CI_DAY.events)
     summary.figure("likes", sum(likes for likes, _ in expected.values()))
     summary.figure("comments", sum(comments for _, comments in expected.values()))
     summary.figure("lost", lost, must_be=0)
@@ -187,7 +216,8 @@ def _summary(demo: Demo, served: dict[str, tuple[int, int] | None], kept: dict[s
     )
     wrong = sum(stored.get(post_id) != right for post_id, right in expected.items()) + len(stored.keys() - expected)
     summary.figure("posts whose kept totals are wrong", wrong, must_be=0)
-    demo.kills.tell(summary)
+    if not stopped:
+        demo.kills.tell(summary)
     summary.figure("sent and counted in", f"{settled_s:.1f} s")
     return summary
 
@@ -195,25 +225,19 @@ def _summary(demo: Demo, served: dict[str, tuple[int, int] | None], kept: dict[s
 # In a terminal
 
 
-async def _show(demo: Demo, client: httpx2.AsyncClient, console: Console) -> None:
-    sending = asyncio.ensure_future(demo.send())
-    stopped = asyncio.Event()
-    on_signals(stopped.set, signal.SIGINT)
+async def _show(
+    demo: Demo, client: httpx2.AsyncClient, console: Console, interrupts: Interrupts, sending: "asyncio.Future[None]"
+) -> None:
+    """Follow until Ctrl-C, or until nothing is sent any more."""
     trending: list[dict[str, Any]] = []
-    try:
-        with Live(console=console, refresh_per_second=8) as live:
-            while not stopped.is_set():
-                if sending.done():
-                    sending.result()
-                demo.service.check()
-                with contextlib.suppress(httpx2.HTTPError):
-                    trending = (await client.get(f"{demo.url}/trending")).json()
-                live.update(_screen(demo, trending, console.height))
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stopped.wait(), 0.25)
-    finally:
-        sending.cancel()
-        await asyncio.wait([sending])
+    with Live(console=console, refresh_per_second=8) as live:
+        while not interrupts.stop.is_set() and not sending.done():
+            demo.service.check()
+            with contextlib.suppress(httpx2.HTTPError):
+                trending = (await client.get(f"{demo.url}/trending")).json()
+            live.update(_screen(demo, trending, console.height))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(interrupts.stop.wait(), 0.25)
 
 
 def _screen(demo: Demo, trending: list[dict[str, Any]], lines: int) -> Group:
@@ -231,7 +255,8 @@ def main() -> int:
     parser.add_argument("--ci", action="store_true", help="print a summary and exit")
     parser.add_argument("--spark", action="store_true", help="with --ci: also count with the Spark job")
     given = parser.parse_args()
-    return run_demo(run(ci=given.ci or given.spark or not sys.stdout.isatty(), spark=given.spark))
+    ci = given.ci or given.spark or not sys.stdout.isatty()
+    return run_demo(lambda interrupts: run(interrupts, ci=ci, spark=given.spark))
 
 
 if __name__ == "__main__":

@@ -178,6 +178,7 @@ async def run(
     *,
     clock: Callable[[], dt.datetime] = now,
     around: Callable[[Send, int], Send] = lambda send, total: send,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> int:
     """Send a day's activities, each when it is due, or late when the bus says so: no more than a bound wait for it.
 
@@ -187,6 +188,7 @@ async def run(
         acknowledged: called with each activity that is safe, in the order of each post.
         clock: when each happens, as its device says.
         around: makes of what sends one of so many activities what sends it and does more, such as `kit.faults.KillsInTurn.during`.
+        stopped: ends the day early.
 
     Raises:
         BuswayError: an activity was not acknowledged.
@@ -200,7 +202,8 @@ async def run(
             await asyncio.sleep(early_s)
         return await topic.send_soon(activity, key=activity.post_id)
 
-    return await send_all(day.activities(clock), around(send, day.events), acknowledged, in_flight=_IN_FLIGHT)
+    activities = itertools.takewhile(lambda activity: not stopped(), day.activities(clock))
+    return await send_all(activities, around(send, day.events), acknowledged, in_flight=_IN_FLIGHT)
 
 
 async def _main(day: Day, bootstrap_servers: str, schema_registry: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from kit import browser, load
-from kit.parts import DemoFailed, Parts, free_port, until_stopped
+from kit.parts import DemoFailed, Parts, free_port
 from kit.summary import Summary
 from rich.console import Console
 from starlette.requests import Request
@@ -37,17 +37,6 @@ async def test_a_part_is_killed_and_started_again(tmp_path: Path) -> None:
         assert (await part.line(), part.kills, part.tail()) == ("ready one", 1, "it began\nit began\n")
         part.check()
     assert (first.returncode, part.process.returncode) == (-signal.SIGKILL, -signal.SIGINT)
-
-
-async def test_a_demo_that_waits_notices_a_part_that_ends(tmp_path: Path) -> None:
-    """Until Ctrl-C only as long as there is something to look at."""
-    async with Parts(tmp_path) as parts:
-        part = await parts.start("echo", sys.executable, "-c", ECHO, "one")
-        await part.line()
-        waiting = asyncio.ensure_future(until_stopped(part))
-        await part.kill()
-        with pytest.raises(DemoFailed, match="echo ended with -9"):
-            await waiting
 
 
 async def test_a_part_that_ends_at_once_shows_why(tmp_path: Path) -> None:
