@@ -55,11 +55,10 @@ class FetchExchange:
         rack = options.client_rack or ""
         if rack and max(position.leader_until for position in positions) > REAL_TIME.now_s():
             rack = ""  # without it the leader itself responds
+        request = self._request(opened, wait_ms, rack)  # before any wait: a seek changes the positions
         try:
             connection = await self._cluster.connection(node, "fetch")
-            answer: FetchResponse = await connection.request(
-                self._request(opened, wait_ms, rack), at_most=None if opened.by_id else NAMES_UNTIL
-            )
+            answer: FetchResponse = await connection.request(request, at_most=None if opened.by_id else NAMES_UNTIL)
         except BaseException:
             session.failed()
             raise

@@ -145,3 +145,26 @@ async def test_a_response_that_names_the_new_leader_needs_no_metadata(node: Loca
             assert (await consumer.getone()).value == value
         assert old.requests.count(ApiKey.PRODUCE) == 2
         await until(lambda: old.requests.count(ApiKey.METADATA) > 2)  # asked for meanwhile
+
+
+async def test_a_seek_while_a_connection_is_made_does_not_change_the_request(node: LocalCluster, topic: str) -> None:
+    """The session knows what was sent: the position of before, which the response must not answer."""
+    async with Proxy(node.bootstrap_servers) as proxy, Producer(node.bootstrap_servers) as producer:
+        for value in range(3):
+            await producer.send_and_wait(topic, b"%d" % value, partition=0)
+        async with Consumer(bootstrap_servers=proxy.address) as consumer, asyncio.timeout(patient(20)):
+            where = TopicPartition(topic, 0)
+            await consumer.assign([where])
+            held = proxy.strike(Fate.HOLD, ApiKey.API_VERSIONS)
+            consumer.seek(where, 0)
+            await held.happened.wait()
+            consumer.seek(where, 2)
+            fetched: list[tuple[bool, int]] = []
+
+            def note(answer: FetchResponse) -> None:
+                fetched.extend((each.topic_id.int != 0, each.partitions[0].error_code) for each in answer.responses)
+
+            proxy.edits[ApiKey.FETCH] = note
+            held.lift()
+            assert (await consumer.getone()).value == b"2"
+            assert set(fetched) == {(True, 0)}
