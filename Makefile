@@ -40,7 +40,7 @@ simulate-cases: $(READY)
 	cd examples/case_studies && $(CURDIR)/$(BIN)/busway simulate mysocialmedia.simulation:simulation $(if $(SEEDS),--seeds $(SEEDS),--time 60) --first $(FIRST) --nodes $(or $(NODES),1)
 
 package: $(READY)
-	$(BIN)/pytest -m package tests/package
+	$(BIN)/pytest -m package tests/package tests/integration/cli/test_init.py
 
 smoke: $(READY)
 	$(BIN)/python tools/jars.py kafka

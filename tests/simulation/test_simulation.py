@@ -1,4 +1,7 @@
-"""Whole nodes and clients under a seed: what failed once, a few seeds, and that a seed is always the same run."""
+"""Whole nodes and clients under a seed: what failed once, a few seeds, and that a seed is always the same run.
+
+Not here: seeds of all themes, and about share groups; the gate runs them as stages of their own.
+"""
 
 import os
 import subprocess
@@ -14,7 +17,7 @@ from tests.simulation.scenario import WORKLOADS, run_plan
 from tests.simulation.workloads import Client
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
-SEEDS = range(16)
+SEEDS = range(8)
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -26,19 +29,6 @@ def test_what_failed_once_fails_no_more(case: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_few_seeds() -> None:
-    """They show no anomaly, and something happens in them: `make sim` runs fresh ones."""
-    happened: Counter[str] = Counter()
-    for seed in SEEDS:
-        verdict = run_plan(draw(seed))
-        assert verdict.anomalies == [], f"python -m tests.simulation --seed {seed}"
-        happened += verdict.counts
-    # A third of what was counted, at most: a small change of the product moves everything a little.
-    floors = {"send ok": 190, "commit ok": 5, "converged": len(SEEDS), "power cut": 8, "crash": 1, "records read": 120}
-    assert {name: count for name, count in floors.items() if happened[name] < count} == {}
-
-
-@pytest.mark.slow
 def test_a_few_seeds_about_transactions() -> None:
     """They show no anomaly; transactions are committed, aborted and left open in them, and passed on with offsets."""
     happened: Counter[str] = Counter()
@@ -46,8 +36,9 @@ def test_a_few_seeds_about_transactions() -> None:
         verdict = run_plan(draw(seed, "transactions"))
         assert verdict.anomalies == [], f"python -m tests.simulation --about transactions --seed {seed}"
         happened += verdict.counts
-    floors = {"transaction ok": 80, "transaction fail": 50, "transaction info": 10, "groupoffset ok": 80}
-    floors |= {"committedpoll ok": 100, "staleoffsets info": 2, "converged": len(SEEDS)}
+    # A third of what was counted, at most: a small change of the product moves everything a little.
+    floors = {"transaction ok": 40, "transaction fail": 25, "transaction info": 5, "groupoffset ok": 40}
+    floors |= {"committedpoll ok": 50, "staleoffsets info": 1, "converged": len(SEEDS)}
     assert {name: count for name, count in floors.items() if happened[name] < count} == {}
 
 
@@ -60,11 +51,11 @@ def test_a_few_seeds_about_groups() -> None:
         assert verdict.anomalies == [], f"python -m tests.simulation --about groups --seed {seed}"
         happened += verdict.counts
     floors = {
-        "consumerheartbeat ok": 120,
-        "ownership ok": 25,
-        "revoked ok": 10,
-        "commit ok": 60,
-        "commit fail": 3,
+        "consumerheartbeat ok": 60,
+        "ownership ok": 12,
+        "revoked ok": 5,
+        "commit ok": 30,
+        "commit fail": 1,
         "converged": len(SEEDS),
     }
     assert {name: count for name, count in floors.items() if happened[name] < count} == {}
@@ -93,20 +84,7 @@ def test_a_few_seeds_about_services() -> None:
         verdict = run_plan(draw(seed, "services"))
         assert verdict.anomalies == [], f"python -m tests.simulation --about services --seed {seed}"
         happened += verdict.counts
-    floors = {"serviceread ok": 2 * len(SEEDS), "kill": 3, "freeze": 3, "power cut": 5, "converged": len(SEEDS)}
-    assert {name: count for name, count in floors.items() if happened[name] < count} == {}
-
-
-@pytest.mark.slow
-def test_a_few_seeds_about_shares() -> None:
-    """They show no anomaly; records are given back, given up with a dead letter, and held by members that are gone."""
-    happened: Counter[str] = Counter()
-    for seed in SEEDS:
-        verdict = run_plan(draw(seed, "shares"))
-        assert verdict.anomalies == [], f"python -m tests.simulation --about shares --seed {seed}"
-        happened += verdict.counts
-    floors = {"sharerequest ok": 320, "records given up": 12, "shareletters ok": 40, "gone": 29, "power cut": 6}
-    floors |= {"converged": len(SEEDS)}
+    floors = {"serviceread ok": 2 * len(SEEDS), "kill": 1, "freeze": 1, "power cut": 2, "converged": len(SEEDS)}
     assert {name: count for name, count in floors.items() if happened[name] < count} == {}
 
 

@@ -39,6 +39,7 @@ def test_its_test_passes(service: Path) -> None:
     call(service, "ruff", "format", "--no-cache", "--isolated", "--line-length", "120", "--check", ".")
 
 
+@pytest.mark.package
 def test_its_types_are_strict(service: Path) -> None:
     """mypy has nothing to say."""
     call(service, "mypy", "--strict", "--cache-dir", os.devnull, "service.py", "test_service.py")
