@@ -175,9 +175,7 @@ def test_a_broker_of_apache_kafka_in_a_cluster_of_busway(
 def leaves_the_cluster(cluster: MixedCluster, tmp_path: Path) -> None:
     """Its partition moves to Busway's nodes by Kafka's tool; then it ends in order and is unregistered, and writing goes on."""
     plan = tmp_path / "plan.json"
-    plan.write_text(
-        json.dumps({"version": 1, "partitions": [{"topic": "led", "partition": 0, "replicas": [1, 2, 3]}]})
-    )
+    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "led", "partition": 0, "replicas": [1, 2, 3]}]}))
     where = ("--bootstrap-server", cluster.busway.bootstrap_servers)
     java(TOOLS["kafka-reassign-partitions"], *where, "--reassignment-json-file", str(plan), "--execute")
     cluster.wait_for_isr("led", 1, 2, 3)

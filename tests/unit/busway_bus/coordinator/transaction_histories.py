@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, TypeVar
 
+from tests.support.waiting import until
 from tests.unit.busway_bus.coordinator.coordinators import CoordinatedBrokers
 
 from busway_bus.coordinator.offset_commit_verification import TransactionalProducer
