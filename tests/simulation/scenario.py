@@ -136,7 +136,7 @@ def run_plan(plan: Plan, tell: Callable[[str], None] | None = None) -> Verdict:
     listening = _Listening(scenario)
     logging.getLogger("busway").addHandler(listening)
     try:
-        with _epochs_up_to(plan.epoch_max), _at_levels(plan.levels), _slow_markers(plan), watched_fencing(scenario):
+        with epochs_up_to(plan.epoch_max), _at_levels(plan.levels), _slow_markers(plan), watched_fencing(scenario):
             world.run(scenario.play)
     except Stuck as problem:
         anomalies.append(Anomaly("stuck", str(problem)))
@@ -156,7 +156,7 @@ def run_plan(plan: Plan, tell: Callable[[str], None] | None = None) -> Verdict:
 
 
 @contextlib.contextmanager
-def _epochs_up_to(epoch_max: int | None) -> Iterator[None]:
+def epochs_up_to(epoch_max: int | None) -> Iterator[None]:
     """Let producers have few epochs, so that one run uses them up; None is as many as there are."""
     places = ((fencing, "EPOCH_MAX"), (transaction, "EPOCH_MAX"), (producer_state, "LAST_EPOCH"))
     before = [getattr(module, name) for module, name in places]

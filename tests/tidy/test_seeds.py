@@ -12,6 +12,7 @@ from tests.tidy.test_house import ROOT, tracked
 
 UNSEEDED = {
     "tests/simulation/__main__.py": "hunts: new seeds each time, and prints the first",
+    "tests/simulation/three_nodes/__main__.py": "the same for a cluster",
     "tests/integration/testing/test_simulation.py": "a service that draws, which the simulation seeds",
 }
 """Modules that may draw without a seed, and why."""

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
 from busway_bus.testing.world import Crashed, SimNode
+from tests.simulation.faults import content_of, paths_of, protected, put
 from tests.simulation.plan import Fault
-from tests.simulation.three_nodes.nodes import Cluster, serves
+from tests.simulation.three_nodes.nodes import COPY, TOPIC, Cluster, serves
 
 STOP_S = 5.0
 """Virtual time after which an orderly stop is a kill, as with service managers."""
@@ -20,11 +21,18 @@ STOP_S = 5.0
 class ClusterFaults:
     """The faults of one run.
 
+    Args:
+        kill_client: kills a client and starts it again.
+
     Attributes:
         made: number of faults by kind that hit something.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, kill_client: Callable[[str], None]) -> None:
+        self._kill_client = kill_client
+        self._chance = cluster.world.chance("damage")
+        self._damaged: dict[tuple[str, str], tuple[bytes, bytes]] = {}
+        """Contents of a file before and after, by node and path."""
         self._cluster, self._world, self._network = cluster, cluster.world, cluster.world.network
         self.made: Counter[str] = Counter()
         self._silent: Counter[tuple[str, str]] = Counter()
@@ -56,6 +64,10 @@ class ClusterFaults:
             "half open": self._half_open,
             "slow link": self._slow_link,
             "slow disk": self._slow_disk,
+            "full disk": self._full_disk,
+            "failing sync": self._failing_sync,
+            "damage": self._damage,
+            "kill client": self._kill,
             "clock jump": self._jump,
         }
         if await kinds[fault.kind](fault):
@@ -71,7 +83,9 @@ class ClusterFaults:
         self._cluster.down_until.clear()
         for node in self._cluster.nodes:
             node.disk.steps_left = None  # a crash that waits for a step on the disk
+            node.disk.faults.capacity, node.disk.faults.syncs = None, 0.0
             node.host.slowness, node.host.wall_offset_ms = 1.0, 0
+        self._repair()
 
     # Nodes
 
@@ -176,6 +190,62 @@ class ClusterFaults:
         host.slowness = float(fault.amount)
         await self._world.sleep(fault.for_ms / 1000)
         host.slowness = 1.0
+        return True
+
+    async def _full_disk(self, fault: Fault) -> bool:
+        disk = self._node(fault).disk
+        disk.faults.capacity = disk.used() + fault.amount
+        await self._world.sleep(fault.for_ms / 1000)
+        disk.faults.capacity = None
+        return True
+
+    async def _failing_sync(self, fault: Fault) -> bool:
+        """Fail so many of a hundred syncs."""
+        disk = self._node(fault).disk
+        disk.faults.syncs = fault.amount / 100
+        await self._world.sleep(fault.for_ms / 1000)
+        disk.faults.syncs = 0.0
+        return True
+
+    async def _damage(self, fault: Fault) -> bool:
+        """Flip a bit of a log while its node is down. At the end the bit is as before, where the log still has it."""
+        node = self._node(fault)
+        if not node.running:
+            return False
+        node.crash()
+        self._cluster.take_down(node, fault.for_ms)
+        paths = [
+            path
+            for path in paths_of(node.disk)
+            if (node.name, path) not in self._damaged
+            and path.rpartition("-")[0] in {TOPIC, COPY}
+            and path.endswith(".log")
+            and content_of(node.disk, path)
+        ]
+        if not paths:
+            return False
+        path = self._chance.choice(paths)
+        whole = content_of(node.disk, path) or b""
+        at = protected(whole, self._chance.randrange(len(whole)))
+        damaged = whole[:at] + bytes([whole[at] ^ 1 << self._chance.randrange(8)]) + whole[at + 1 :]
+        put(node.disk, path, damaged)
+        self._damaged[node.name, path] = (whole, damaged)
+        self._cluster.damaged.add(node.name)
+        self._world.trace.add(self._world.now, node.name, f"byte {at} of {path} is damaged")
+        return True
+
+    def _repair(self) -> None:
+        for (name, path), (whole, damaged) in self._damaged.items():
+            disk = self._cluster.by_name[name].disk
+            self._cluster.by_name[name].crash()
+            content = content_of(disk, path)
+            if content is not None and content[: len(damaged)] == damaged:
+                put(disk, path, whole + content[len(damaged) :])
+        self._damaged.clear()
+        self._cluster.damaged.clear()
+
+    async def _kill(self, fault: Fault) -> bool:
+        self._kill_client(fault.target)
         return True
 
     async def _jump(self, fault: Fault) -> bool:

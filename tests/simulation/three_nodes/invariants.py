@@ -62,7 +62,8 @@ class Invariants:
             self.looks += 1
             if view.leads:
                 self._leads(view)
-            self._commits(view)
+            if view.node.name not in self._cluster.damaged:
+                self._commits(view)
 
     def _views(self) -> Iterator[View]:
         for node in self._cluster.nodes:
@@ -93,8 +94,12 @@ class Invariants:
             return
         committed = self.committed.setdefault(view.place, {})
         end = start
-        with view.node.process.inside():  # type: ignore[union-attr]
-            content = content_of(view.log, start, view.high_watermark)
+        assert view.node.process is not None
+        try:
+            with view.node.process.inside():
+                content = content_of(view.log, start, view.high_watermark)
+        except OSError:
+            return  # the node is stopping, or its disk failed
         for header, part in iter_batches(content):
             if header.next_offset > view.high_watermark:
                 break

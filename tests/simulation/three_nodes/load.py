@@ -26,7 +26,7 @@ _BUSY_RECORDS: Final = 30
 
 @dataclass(slots=True, kw_only=True)
 class Seen:
-    """What the clients were told, by partition.
+    """Responses to the clients, by partition.
 
     Attributes:
         acknowledged: offset and value.
@@ -81,20 +81,18 @@ async def write(seen: Seen, partition: int) -> None:
 
 
 async def read(seen: Seen) -> None:
-    """Read all partitions once, each record when it is there."""
-    positions = dict.fromkeys(seen.places, 0)
+    """Read all partitions once, each record when it is there; go on after the last one that was read."""
     while not seen.over.is_set():
         try:
             options = {"auto_offset_reset": "earliest", "enable_auto_commit": False, **seen.timeouts}
             async with Consumer(bootstrap_servers=seen.servers, **options) as consumer:
-                await consumer.assign(list(positions))
-                for place, offset in positions.items():
-                    consumer.seek(place, offset)
+                await consumer.assign(seen.places)
+                for index, read_before in seen.read.items():
+                    consumer.seek(TopicPartition(TOPIC, index), read_before[-1][0] + 1)
                 while not seen.over.is_set():
                     for place, records in (await consumer.getmany(timeout_ms=300)).items():
                         for record in records:
                             seen.read.setdefault(place.partition, []).append((record.offset, bytes(record.value)))
-                            positions[place] = record.offset + 1
         except FAILURES:
             await seen.world.sleep(_AGAIN_S)
 

@@ -29,6 +29,7 @@ class Cluster:
         down_until: time before which a node is not started.
         refused: why the last start of a node failed.
         starts: number of starts.
+        damaged: names of nodes with damaged files.
     """
 
     def __init__(self, world: World, plan: ClusterPlan) -> None:
@@ -42,6 +43,7 @@ class Cluster:
         self.down_until: dict[str, float] = {}
         self.refused: dict[str, Exception] = {}
         self.starts = 0
+        self.damaged: set[str] = set()
 
     def _make(self, number: int, roles: str, voters: str) -> SimNode:
         name, listeners = f"n{number}", []

@@ -28,8 +28,14 @@ KINDS: Final = (
     "half open",
     "slow link",
     "slow disk",
+    "full disk",
+    "failing sync",
+    "damage",
     "clock jump",
+    "kill client",
 )
+_BESIDE_DAMAGE: Final = frozenset({"damage", "cut", "slow link", "slow disk", "clock jump", "kill client"})
+"""Kinds in a run with damage: without them no other replica of the damaged records is lost or down."""
 _ROLES: Final[tuple[tuple[float, tuple[str, ...]], ...]] = (
     (0.8, (COMBINED,) * 3),
     (0.07, (COMBINED,) * 5),
@@ -53,6 +59,8 @@ class ClusterPlan:
         load: kinds of clients.
         span_ms: faults begin, and clients work, within it.
         delays: `network_ms`, `sync_ms`.
+        epoch_max: last epoch of a producer instead of 32,767, so that a run uses all; None is as in Kafka.
+        first_offset: of the topics' partitions.
     """
 
     seed: int
@@ -65,6 +73,8 @@ class ClusterPlan:
     topic: Mapping[str, str] = field(default_factory=dict)
     client: Mapping[str, Any] = field(default_factory=dict)
     delays: Mapping[str, float] = field(default_factory=dict)
+    epoch_max: int | None = None
+    first_offset: int = 0
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=1) + "\n"
@@ -89,14 +99,14 @@ class _Drawing:
         choice = self._chance.choice
         span_ms = self._chance.randint(*SPAN_MS)
         weights, roles = zip(*_ROLES, strict=True)
-        nodes = self._chance.choices(roles, weights)[0]
+        nodes, load = self._chance.choices(roles, weights)[0], self._load()
         return ClusterPlan(
             seed=seed,
             roles=nodes,
             partitions=choice([1, 1, 2]),
-            load=self._load(),
+            load=load,
             span_ms=span_ms,
-            faults=self._faults(len(nodes), span_ms),
+            faults=self._faults(nodes, load, span_ms),
             settings=self._settings(),
             topic=self._topic(),
             client={
@@ -107,6 +117,8 @@ class _Drawing:
                 "burst": choice([1, 1, 3]),
             },
             delays={"network_ms": choice([0.2, 1.0, 1.0, 20.0]), "sync_ms": choice([0.1, 1.0, 1.0, 20.0])},
+            epoch_max=choice([None, None, 4, 7]),
+            first_offset=choice([0, 0, 0, 2**31 - 9, 2**32 - 9]),
         )
 
     def _load(self) -> tuple[str, ...]:
@@ -150,19 +162,28 @@ class _Drawing:
         size = self._chance.choice([100, 300, 2_000, None])
         return {"min.insync.replicas": "2", **({} if size is None else {"internal.segment.bytes": str(size)})}
 
-    def _faults(self, nodes: int, span_ms: int) -> tuple[Fault, ...]:
+    def _faults(self, roles: tuple[str, ...], load: tuple[str, ...], span_ms: int) -> tuple[Fault, ...]:
         likely = self._chance.choice(_PORTIONS)
         kinds = [kind for kind in KINDS if self._maybe(likely)] or [self._chance.choice(KINDS)]
+        if "damage" in kinds:
+            kinds = [kind for kind in kinds if kind in _BESIDE_DAMAGE]
+        if len(load) == 1:
+            kinds = [kind for kind in kinds if kind != "kill client"] or ["crash"]
+        names = [f"n{number}" for number in range(1, len(roles) + 1)]
+        sick = self._chance.choice([name for name, role in zip(names, roles, strict=True) if "broker" in role])
         count = self._chance.randint(1, 6)
-        faults = [self._fault(self._chance.choice(kinds), nodes, span_ms) for _ in range(count)]
+        faults = [self._fault(self._chance.choice(kinds), names, sick, load, span_ms) for _ in range(count)]
         return tuple(sorted(faults, key=lambda fault: fault.at_ms))
 
-    def _fault(self, kind: str, nodes: int, span_ms: int) -> Fault:
+    def _fault(self, kind: str, names: list[str], sick: str, load: tuple[str, ...], span_ms: int) -> Fault:
+        """Draw a fault; all faults of disks are on the node `sick`."""
         chance = self._chance
-        first, second = chance.sample([f"n{number}" for number in range(1, nodes + 1)], 2)
+        first, second = chance.sample(names, 2)
         amount, for_ms = 0, chance.choice([50, 500, 1_000, 2_000, 4_000])
-        target = f"{first}>{second}" if kind in {"one way", "half open", "slow link"} else first
+        target = first
         match kind:
+            case "one way" | "half open":
+                target = f"{first}>{second}"
             case "crash" | "power cut":
                 amount = chance.choice([0, 1, 3, 10, 30])
             case "all dark" | "ring":
@@ -171,8 +192,16 @@ class _Drawing:
                 for_ms, amount = 0, chance.choice([-3_600_000, -2_000, 2_000, 3_600_000])
             case "slow disk":
                 amount = chance.choice([10, 100, 1_000])
+            case "full disk":
+                target, amount = sick, chance.choice([0, 100, 1_000])
+            case "failing sync":
+                target, for_ms, amount = sick, 300, chance.choice([10, 50, 100])
+            case "damage":
+                target = sick
             case "slow link":
-                amount = chance.choice([50, 300, 900])
+                target, amount = f"{first}>{second}", chance.choice([50, 300, 900])
             case "cut":
                 for_ms = 0
+            case "kill client":
+                target, for_ms = chance.choice(load[1:]), 0
         return Fault(at_ms=chance.randrange(span_ms), kind=kind, for_ms=for_ms, amount=amount, target=target)

@@ -5,13 +5,17 @@ Not here: the plan (`plan`), what is checked while it runs (`invariants`).
 """
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from busway import Admin, NewTopic
-from busway_bus.testing.world import World
+from busway_bus.log.recovery import Recovered, _Recovery
+from busway_bus.log.restart import remove_records
+from busway_bus.testing.world import Crashed, SimProcess, World
+from tests.simulation.scenario import epochs_up_to
 from tests.simulation.three_nodes import load
 from tests.simulation.three_nodes.faults import ClusterFaults
 from tests.simulation.three_nodes.invariants import Invariants
@@ -22,6 +26,7 @@ from tests.simulation.three_nodes.plan import ClusterPlan, draw
 CONVERGED_S: Final = 60.0
 """Bound of virtual time in which everything works again once the faults are over."""
 _LOOK_S: Final = 0.1
+_CLIENTS: Final = {"reader": load.read, "group": load.commit, "copier": load.copy}
 
 
 class NotConverged(AssertionError):
@@ -49,7 +54,27 @@ class Outcome:
 def run_plan(plan: ClusterPlan, world: World | None = None) -> Outcome:
     """Run a plan in a new world; raise what is wrong."""
     world = world or World(plan.seed)
-    return world.run(lambda world: _Run(world, plan).play())
+    with epochs_up_to(plan.epoch_max), _offsets_from(plan.first_offset):
+        return world.run(lambda world: _Run(world, plan).play())
+
+
+@contextlib.contextmanager
+def _offsets_from(first_offset: int) -> Iterator[None]:
+    """Let new logs of the topics begin at an offset."""
+    usual = _Recovery.run
+
+    def run(self: _Recovery, flushed: int) -> Recovered:
+        names = self._files.list(self._directory)
+        if self._directory.rpartition("-")[0] in {TOPIC, COPY} and not any(name.endswith(".log") for name in names):
+            remove_records(self._files, self._directory, first_offset)
+        return usual(self, flushed)
+
+    if first_offset:
+        _Recovery.run = run  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        _Recovery.run = usual  # type: ignore[method-assign]
 
 
 def run_seed(seed: int) -> Outcome:
@@ -62,7 +87,7 @@ class _Run:
         world.network.conditions.delay_s = (0.00005, plan.delays.get("network_ms", 1.0) / 1000)
         self._cluster = Cluster(world, plan)
         self._invariants = Invariants(self._cluster)
-        self._faults = ClusterFaults(self._cluster)
+        self._faults = ClusterFaults(self._cluster, self._kill_client)
         self._client = world.process("client")
         self._seen = Seen(
             world=world, servers=self._cluster.addresses, partitions=plan.partitions, options=dict(plan.client)
@@ -70,6 +95,7 @@ class _Run:
         self._topics = [TOPIC, COPY] if "copier" in plan.load else [TOPIC]
         self._watching: list[asyncio.Task[None]] = []
         self._clients: set[asyncio.Future[None]] = set()
+        self._processes: dict[str, SimProcess] = {}
         self._failed: asyncio.Future[None] = world.loop.create_future()
 
     async def play(self) -> Outcome:
@@ -88,7 +114,7 @@ class _Run:
     def _ended(self, work: "asyncio.Future[None]") -> None:
         """Fail the run with the error of a client or a check."""
         problem = None if work.cancelled() else work.exception()
-        if problem is not None and not self._failed.done():
+        if problem is not None and not isinstance(problem, Crashed) and not self._failed.done():
             self._failed.set_exception(problem)
 
     async def _play(self) -> Outcome:
@@ -126,13 +152,22 @@ class _Run:
 
     def _start_clients(self) -> None:
         seen, client = self._seen, self._client
-        self._clients.update(client.start(load.write, seen, index) for index in range(self._plan.partitions))
-        kinds = {"reader": load.read, "group": load.commit, "copier": load.copy}
-        self._clients.update(
-            self._world.process(kind).start(kinds[kind], seen) for kind in self._plan.load if kind in kinds
-        )
-        for work in self._clients:
-            work.add_done_callback(self._ended)
+        for index in range(self._plan.partitions):
+            self._run_client(client.start(load.write, seen, index))
+        for kind in self._plan.load[1:]:
+            self._start_client(kind)
+
+    def _start_client(self, kind: str) -> None:
+        process = self._processes[kind] = self._world.process(kind)
+        self._run_client(process.start(_CLIENTS[kind], self._seen))
+
+    def _run_client(self, work: "asyncio.Future[None]") -> None:
+        self._clients.add(work)
+        work.add_done_callback(self._ended)
+
+    def _kill_client(self, kind: str) -> None:
+        self._processes[kind].crash()
+        self._start_client(kind)
 
     # Liveness
 
