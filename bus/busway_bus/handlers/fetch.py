@@ -390,7 +390,9 @@ class _Fetch(PendingResponse):
             name, topic_id, _ = cached.key
             if not self._full and not is_news(cached, data):
                 continue
-            cached.high_watermark, cached.log_start_offset = data.high_watermark, data.log_start_offset
+            diverges = data.diverging_epoch.epoch >= 0  # the client truncates and ignores the offsets: they are due again
+            cached.high_watermark = -1 if diverges else data.high_watermark
+            cached.log_start_offset = data.log_start_offset
             cached.error = data.error_code
             topic = topics.get(name or topic_id)
             if topic is None:

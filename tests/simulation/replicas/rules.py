@@ -115,6 +115,8 @@ class Rules(Watch):
                 if theirs != (placed.leader_epoch, placed.partition_epoch):
                     self.broken("stale request", f"AlterPartition of epochs {theirs} is served in {placed}")
                 for state in asked.new_isr_with_epochs:
+                    if state.broker_epoch == -1 and state.broker_id not in placed.isr:
+                        self.broken("stale request", f"broker {state.broker_id} enters an ISR whatever its epoch is")
                     member = image.brokers.get(state.broker_id)
                     if member is None or state.broker_epoch not in {-1, member.epoch}:
                         text = f"broker {state.broker_id} enters an ISR with its earlier epoch {state.broker_epoch}"

@@ -5,6 +5,7 @@ Not here: the brokers (`replica_cluster` of the unit tests), the rules (`rules`)
 """
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -230,6 +231,8 @@ async def _run(world: World, theme: Theme) -> Clients:
         elif not cluster.controller.image.is_active(node_id):
             host.heartbeat()
     await asyncio.sleep(1)
+    with contextlib.suppress(AssertionError):
+        await cluster.until(lambda: bool(clients.acknowledged), within_s=CONVERGED_S)
     clients.over = True
     done, pending = await asyncio.wait(running, timeout=CONVERGED_S)
     for task in done:

@@ -77,7 +77,7 @@ class History:
     def check_served(self) -> None:
         for node_id, runtime in self.brokers.runtimes.items():
             for shard in [loaded.shard for number, loaded in runtime._loaded.items() if number == 0 and loaded.current]:
-                assert shard.numbers == logged(self.brokers, node_id)
+                assert shard.numbers == logged(self.brokers, node_id), "a shard is not what its log says"
 
     def check_kept(self, final: dict[str, int]) -> None:
         for name, task in self.asked:
@@ -86,7 +86,7 @@ class History:
                 assert isinstance(problem, KafkaError)
                 assert problem.code in _REFUSALS, problem
             elif name is not None:
-                assert final[name] == 1 == task.result(), "an acknowledged write is lost, or doubled"
+                assert final.get(name) == 1 == task.result(), "an acknowledged write is lost, or doubled"
             else:
                 assert task.result().items() <= final.items(), "a reader was told what is lost"
 

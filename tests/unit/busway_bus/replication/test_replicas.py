@@ -410,3 +410,24 @@ def test_a_process_that_another_has_replaced_moves_nothing() -> None:
         assert (await cluster.ask(1, unknown)).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
     run(scenario)
+
+
+def test_a_diverging_follower_gets_the_high_watermark_again() -> None:
+    """It ignores that of the response which made it truncate, and an idle partition has no other news."""
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await values(cluster, 1)
+        cluster.fence(1)
+        leader = cluster.partition_on(2)
+        assert leader is not None
+        await cluster.until(lambda: leader.leads and leader.high_watermark == 1)
+        request = fetching(cluster, 5, session_epoch=0)
+        request.topics[0].partitions[0].last_fetched_epoch = 0
+        answer = await cluster.ask(2, request)
+        assert answer.responses[0].partitions[0].diverging_epoch.end_offset == 1
+        request = fetching(cluster, 1, session_id=answer.session_id, session_epoch=1)
+        request.topics[0].partitions[0].last_fetched_epoch = 0
+        answer = await cluster.ask(2, request)
+        assert [each.high_watermark for each in answer.responses[0].partitions] == [1]
+
+    run(scenario)
