@@ -11,6 +11,7 @@ from tests.support.waiting import until
 
 from busway.net.connection import Connection
 from busway_bus.kernel.topics import TRANSACTIONS_TOPIC
+from busway_bus.metadata.image import NO_LEADER
 from busway_bus.testing.local_nodes import LocalNodes
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.groups_classic import FindCoordinatorRequest
@@ -33,8 +34,8 @@ async def coordinator(nodes: LocalNodes) -> AsyncIterator[Connection]:
     """A connection to the node that coordinates all transactions, once each running node names the same."""
 
     def leaders() -> set[int]:
-        images = [node.services.image for node in nodes.nodes.values()]
-        return {image.topics[TRANSACTIONS_TOPIC].partitions[0].leader for image in images}
+        topics = [node.services.image.topics.get(TRANSACTIONS_TOPIC) for node in nodes.nodes.values()]
+        return {NO_LEADER if topic is None else topic.partitions[0].leader for topic in topics}
 
     await until(lambda: len(leaders()) == 1 and leaders() <= nodes.nodes.keys())
     host, _, port = nodes.nodes[leaders().pop()].bootstrap_servers.rpartition(":")

@@ -142,7 +142,11 @@ class Cleaner:
     def put_in_place(self, group: Sequence[Segment], now_ms: int) -> bool:
         """Swap the new segment in. False if the old ones were deleted, or the log truncated."""
         assert self._new is not None
-        if self._truncations != self._log.kept.truncations or not self._log.swap_in(group, self._new, now_ms):
+        if (
+            self._log.busy
+            or self._truncations != self._log.kept.truncations
+            or not self._log.swap_in(group, self._new, now_ms)
+        ):
             return False
         self._placed, self._new = self._new, None
         return True

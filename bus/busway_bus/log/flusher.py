@@ -15,6 +15,7 @@ from typing import TypeAlias
 from busway_bus.kernel.limits import SYNCS_AT_ONCE_MAX, SYNCS_NEXT_MAX
 from busway_bus.log.flush_point import FlushPoint
 from busway_bus.log.partition_log import PartitionLog
+from busway_bus.scheduling.off_loop import off_loop
 from busway_protocol.errors import ErrorCode, KafkaError
 
 Flushed: TypeAlias = Callable[[KafkaError | None], None]
@@ -62,6 +63,26 @@ class Flusher:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.flush(log, functools.partial(_settle, waiter))
         return waiter
+
+    async def alone(self, log: PartitionLog, work: Callable[[], None]) -> None:
+        """Run work on the files of a log in a thread, while none of its syncs runs; those requested meanwhile follow.
+
+        Raises:
+            KafkaError: the disk failed before.
+            OSError: raised by `work`.
+        """
+        while log in self._syncing or log in self._ready:
+            await self.request(log)
+        if self._failed is not None:
+            raise _storage_error(self._failed)
+        self._syncing[log] = {}
+        try:
+            await off_loop(work)
+        finally:
+            del self._syncing[log]
+            if log in self._again:
+                self._ready[log] = self._again.pop(log)
+            self._start()
 
     def _start(self) -> None:
         while self._ready and len(self._next) < SYNCS_NEXT_MAX:

@@ -49,6 +49,7 @@ class PartitionLog:
         committed: returns the high watermark of a log with several replicas, whose later records may be truncated:
             they are neither deleted by retention nor compacted.
         was_cut: a damaged or torn end was cut off at opening.
+        busy: another thread cuts the log: nothing else may change it.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class PartitionLog:
         self._rolled: list[tuple[Segment, ProducersAt]] = []
         self._new_epoch = recovered.new_epoch
         self.was_cut = recovered.was_cut
+        self.busy = False
         self._undated = False
         self._has_aborted = any(segment.transactions.count for segment in self._segments)
         self._deleted = DeletedSegments(files, directory, self.kept, recovered.start)
@@ -415,8 +417,11 @@ class PartitionLog:
     def batch_start(self, offset: int) -> int:
         return truncation.batch_start(self._segments, offset)
 
-    def truncate(self, offset: int, now_ms: int) -> None:
-        """Cut from the batch with `offset`; append only after success."""
+    def cut(self, offset: int, now_ms: int) -> ProducerState:
+        """Cut from the batch with `offset`, in any thread; append only after success.
+
+        Returns the producers of what is left, for `take_producers`.
+        """
         offset = self.batch_start(offset)
         self.flushed_offset = min(self.flushed_offset, offset)
         with self.kept.guard:
@@ -427,10 +432,17 @@ class PartitionLog:
         self.epochs.truncate(offset)
         self._files.replace(f"{self.directory}/{EPOCHS}", self.epochs.text().encode())
         self._snapshots.truncated(offset, self.active.size)
-        self.producers = replayed(self._files, self.directory, self._segments, now_ms).in_place_of(self.producers)
+        return replayed(self._files, self.directory, self._segments, now_ms)
 
-    def restart(self, offset: int, now_ms: int) -> None:
-        """Remove all records; the log then begins at `offset`. After an OSError only a retry is safe."""
+    def truncate(self, offset: int, now_ms: int) -> None:
+        """As `cut`, in the event loop's thread."""
+        self.take_producers(self.cut(offset, now_ms))
+
+    def begin_at(self, offset: int, now_ms: int) -> ProducerState:
+        """Remove all records, in any thread; the log then begins at `offset`. After an OSError only a retry is safe.
+
+        Returns the producers, as `cut`.
+        """
         with self.kept.guard:
             self.kept.truncations += 1
             remove_records(self._files, self.directory, offset)
@@ -442,8 +454,12 @@ class PartitionLog:
         self._deleted = DeletedSegments(self._files, self.directory, self.kept, offset)
         self._snapshots = SnapshotSchedule(0, ())
         self.epochs, self._new_epoch = LeaderEpochs(), False
-        self.producers = ProducerState().in_place_of(self.producers)
         self.start_offset = self.flushed_offset = offset
+        return ProducerState()
+
+    def take_producers(self, producers: ProducerState) -> None:
+        """Replace the producers after a cut, in the event loop's thread."""
+        self.producers = producers.in_place_of(self.producers)
 
     def close(self, *, clean: bool) -> None:
         """Close the files. A clean close syncs them and writes a producer snapshot."""

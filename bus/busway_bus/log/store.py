@@ -30,6 +30,7 @@ from busway_bus.log.log_config import LogConfig
 from busway_bus.log.meta_properties import WrongDirectory, identity_in
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.producer_memory import ProducerMemory
+from busway_bus.log.producer_state import ProducerState
 from busway_bus.log.restart import remove_records
 
 logger = logging.getLogger("busway.log")
@@ -214,22 +215,35 @@ class LogStore:
         if not names:
             logger.warning("%s has no files: the partition is empty and starts at offset 0", directory)
 
-    def truncate(self, key: Key, offset: int, now_ms: int) -> None:
-        """Cut everything from `offset`, after lowering the recovery point on disk.
+    def cut(self, key: Key, offset: int, now_ms: int) -> ProducerState:
+        """Cut everything from `offset`, after lowering the recovery point on disk; see `PartitionLog.cut`.
 
         Waits for the disk; after an OSError a retry is safe.
         """
-        offset = self.logs[key].batch_start(offset)
+        log = self.logs[key]
+        offset = log.batch_start(offset)
+        log.flushed_offset = min(log.flushed_offset, offset)  # first: a checkpoint taken from now on must not be higher
         self._lower_recovery_point(key, offset)
-        self.logs[key].truncate(offset, now_ms)
+        return log.cut(offset, now_ms)
+
+    def begin_at(self, key: Key, offset: int, now_ms: int) -> ProducerState:
+        """Remove all records of an open log, which then begins at `offset`; as `cut`."""
+        log = self.logs[key]
+        log.flushed_offset = min(log.flushed_offset, offset)  # as above
+        self._lower_recovery_point(key, offset)
+        return log.begin_at(offset, now_ms)
+
+    def truncate(self, key: Key, offset: int, now_ms: int) -> None:
+        """As `cut`, in the event loop's thread: for the metadata log, whose writer waits anyway."""
+        self.logs[key].take_producers(self.cut(key, offset, now_ms))
 
     def restart(self, key: Key, offset: int, now_ms: int) -> None:
-        """Remove all records of a log, open or not, which then begins at `offset`; as `truncate`."""
-        self._lower_recovery_point(key, offset)
+        """As `begin_at`, in the event loop's thread; of a log that is not open, too."""
         if key in self.logs:
-            self.logs[key].restart(offset, now_ms)
-        else:
-            remove_records(self._files, directory_of(key), offset)
+            self.logs[key].take_producers(self.begin_at(key, offset, now_ms))
+            return
+        self._lower_recovery_point(key, offset)
+        remove_records(self._files, directory_of(key), offset)
 
     def _lower_recovery_point(self, key: Key, offset: int) -> None:
         """Lower the recovery point, and the high watermark of an unclean election, on disk."""
@@ -364,7 +378,8 @@ class LogStore:
 
     def expire_producers(self, now_ms: int, after_ms: int) -> Generator[None, None, None]:
         for log in tuple(self.logs.values()):
-            log.producers.expire(now_ms, self._producer_memory.kept_ms(after_ms))
+            if not log.busy:
+                log.producers.expire(now_ms, self._producer_memory.kept_ms(after_ms))
             yield
 
     def maintain(self, now_ms: int) -> Generator[None, None, list[str]]:
@@ -375,7 +390,7 @@ class LogStore:
         problems = []
         for key in tuple(self.logs):
             log = self.logs.get(key)
-            if log is None:  # deleted since the last yield
+            if log is None or log.busy:  # deleted since the last yield, or due at the next time
                 continue
             try:
                 log.maintain(now_ms)

@@ -247,12 +247,20 @@ class Fetcher:
         """Sync the partitions that are due, then fetch them from their ends."""
         while self._due:
             due = [self._followed[key] for key in self._due]
-            await self._logs.synced([followed.partition for followed in due])
+            for followed in due:
+                if followed.partition.cutting is not None:  # for an earlier leader
+                    await followed.partition.uncut()
+                if followed.cut is not None and self._is_due(followed):
+                    await self._cut(followed, followed.cut)
+            await self._logs.synced([followed.partition for followed in due if self._is_due(followed)])
             for followed in due:
                 if self._followed.get(followed.key) is followed:
                     self._due.pop(followed.key, None)
                     if followed.paused is None:
                         self._fetch(followed)
+
+    def _is_due(self, followed: _Followed) -> bool:
+        return self._followed.get(followed.key) is followed and followed.key in self._due
 
     def _fetch(self, followed: _Followed) -> None:
         partition = followed.partition
@@ -271,8 +279,6 @@ class Fetcher:
         if followed.paused is not None:
             followed.paused.cancel()
             followed.paused = None
-        if followed.cut is not None and not self._cut(followed, followed.cut):
-            return
         self._due[followed.key] = None
         if self._session.is_idle or (self._moved and asyncio.get_running_loop().time() >= self._busy_until_s):
             self._wake()
@@ -300,10 +306,12 @@ class Fetcher:
         partition = followed.partition
         match step(view(partition), request, answer):
             case Append() as append:
+                if (offset := self._logs.must_restart(partition, append)) is not None:
+                    await self._cut(followed, Restart(offset))
+                    return True
                 return self._append(followed, append)
             case Truncate() as truncate:
-                if self._cut(followed, truncate):
-                    self._due[followed.key] = None
+                await self._cut(followed, truncate)
                 return True
             case LookUp():
                 await self._look_up(followed)
@@ -332,20 +340,25 @@ class Fetcher:
             self._due[followed.key] = None
         return size_bytes > 0
 
-    def _cut(self, followed: _Followed, cut: Truncate | Restart) -> bool:
-        """Truncate or restart a log; after a failure of the disk once more after a pause."""
+    async def _cut(self, followed: _Followed, cut: Truncate | Restart) -> None:
+        """Truncate or restart a log, which is due then; after a failure of the disk once more after a pause.
+
+        Another leader may follow meanwhile: what is left of the cut is its fetcher's.
+        """
+        followed.cut = cut
         try:
             if isinstance(cut, Restart):
-                self._logs.restart(followed.partition, cut.offset)
+                await self._logs.restart(followed.partition, cut.offset)
             else:
-                self._logs.truncate(followed.partition, cut.offset)
-        except OSError as problem:
+                await self._logs.truncate(followed.partition, cut.offset)
+        except (OSError, KafkaError) as problem:
             logger.error("%s-%d cannot be truncated, and it is tried again: %s", *followed.key, problem)
-            followed.cut = cut
-            self._pause(followed)
-            return False
+            if self._followed.get(followed.key) is followed:
+                self._pause(followed)
+            return
         followed.cut = None
-        return True
+        if self._followed.get(followed.key) is followed:
+            self._due[followed.key] = None
 
     async def _look_up(self, followed: _Followed) -> None:
         partition = followed.partition
@@ -370,8 +383,8 @@ class Fetcher:
         )
         if isinstance(cut, Ignore):
             self._pause(followed)
-        elif self._cut(followed, cut):
-            self._due[followed.key] = None
+        else:
+            await self._cut(followed, cut)
 
     async def _offset(self, partition: Partition, timestamp: int) -> int:
         query = ListOffsetsPartition(

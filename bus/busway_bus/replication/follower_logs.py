@@ -5,10 +5,13 @@ Not here: what to do (`following`), when (`fetcher`), the files (`log`).
 """
 
 import asyncio
+import functools
 import logging
+from collections.abc import Callable
 
 from busway_bus.log.disk_failures import DiskFailures
 from busway_bus.log.flusher import Flusher
+from busway_bus.log.producer_state import ProducerState
 from busway_bus.log.store import LogStore
 from busway_bus.replication.following import Append, ReplicaLog
 from busway_bus.replication.log_manager import LogManager
@@ -32,13 +35,26 @@ def view(partition: Partition) -> ReplicaLog:
 
 
 class FollowerLogs:
-    """The logs of this node's followers. Truncation waits for the disk, on the event loop: it is rare and atomic."""
+    """The logs of this node's followers.
+
+    Cuts run in a thread, with nothing else that changes the log: this module's caller waits, and who registers another
+    leader or deletes the partition waits for `Partition.uncut`.
+    """
 
     def __init__(
         self, store: LogStore, logs: LogManager, flusher: Flusher, failures: DiskFailures, machine: Machine
     ) -> None:
         self._store, self._logs, self._flusher, self._failures = store, logs, flusher, failures
         self._wall_ms = machine.wall_ms
+        self._cutting: set[asyncio.Task[None]] = set()
+
+    def must_restart(self, partition: Partition, step: Append) -> int | None:
+        """Return where an empty log has to begin for the first batch, which may be below its leader's start offset."""
+        log = partition.log
+        header = next((header for header, _ in iter_batches(step.records)), None)
+        if header is None or header.base_offset >= log.end_offset or log.start_offset != log.end_offset:
+            return None
+        return header.base_offset if header.last_offset >= log.end_offset else None
 
     def append(self, partition: Partition, step: Append) -> int:
         """Append fetched batches, then take over the leader's high watermark and start offset; return the bytes.
@@ -57,7 +73,7 @@ class FollowerLogs:
                 if header.partition_leader_epoch > leader_epoch:
                     break  # of a later leader: fetched again in its epoch
                 if header.base_offset != log.end_offset:
-                    self._gap(partition, header.base_offset, header.last_offset)
+                    self._gap(partition, header.base_offset)
                 partition.appended(log.append_as_follower(batch, now_ms=now_ms))
                 size_bytes += len(batch)
         except OSError as problem:
@@ -74,21 +90,22 @@ class FollowerLogs:
             log.advance_start(start_offset, now_ms)
         return size_bytes
 
-    def _gap(self, partition: Partition, base_offset: int, last_offset: int) -> None:
+    def _gap(self, partition: Partition, base_offset: int) -> None:
         """Prepare for a batch that does not begin at the end of the log.
 
-        Before it compaction removed records: a restart accepts the gap below the cleaned offset. A first batch may
-        begin before the leader's start offset, on which this log was begun.
+        Before it compaction removed records: a restart accepts the gap below the cleaned offset.
         """
         log = partition.log
-        if base_offset > log.end_offset:
-            if not log.config.compacted:
-                self._store.note_cleaned((partition.topic, partition.index), base_offset)
-        elif log.start_offset == log.end_offset <= last_offset:
-            self.restart(partition, base_offset)
+        if base_offset > log.end_offset and not log.config.compacted:
+            self._store.note_cleaned((partition.topic, partition.index), base_offset)
 
-    def truncate(self, partition: Partition, offset: int) -> None:
-        """Cut a log from `offset`. OSError: a retry is safe, nothing may be appended before it succeeds."""
+    async def truncate(self, partition: Partition, offset: int) -> None:
+        """Cut a log from `offset`; it goes on if the caller is cancelled.
+
+        Raises:
+            OSError: a retry is safe, nothing may be appended before it succeeds.
+            KafkaError: KAFKA_STORAGE_ERROR.
+        """
         log = partition.log
         if offset >= log.end_offset:
             log.end_epoch()
@@ -103,15 +120,51 @@ class FollowerLogs:
                 partition.high_watermark,
             )
         if offset < log.start_offset:
-            self.restart(partition, offset)
+            await self.restart(partition, offset)
             return
-        self._store.truncate((partition.topic, partition.index), offset, self._wall_ms())
-        partition.truncated()
+        key = partition.topic, partition.index
+        await self._cut(
+            partition, functools.partial(self._store.cut, key, offset, self._wall_ms()), partition.truncated
+        )
 
-    def restart(self, partition: Partition, offset: int) -> None:
-        """Remove all records; the log begins at `offset`. OSError as for `truncate`."""
-        self._store.restart((partition.topic, partition.index), offset, self._wall_ms())
-        partition.restarted()
+    async def restart(self, partition: Partition, offset: int) -> None:
+        """Remove all records; the log begins at `offset`. As `truncate`."""
+        key = partition.topic, partition.index
+        await self._cut(
+            partition, functools.partial(self._store.begin_at, key, offset, self._wall_ms()), partition.restarted
+        )
+
+    async def _cut(self, partition: Partition, work: Callable[[], ProducerState], done: Callable[[], None]) -> None:
+        assert partition.cutting is None, "a cut begins without a wait after `uncut`"
+        cutting = partition.cutting = asyncio.ensure_future(self._run(partition, work, done))
+        self._cutting.add(cutting)
+        cutting.add_done_callback(self._ended)
+        await asyncio.shield(cutting)
+
+    async def _run(self, partition: Partition, work: Callable[[], ProducerState], done: Callable[[], None]) -> None:
+        log, producers = partition.log, ProducerState()
+
+        def cut() -> None:
+            nonlocal producers
+            producers = work()
+
+        log.busy = True
+        try:
+            await self._flusher.alone(log, cut)
+            log.take_producers(producers)
+            done()
+        finally:
+            log.busy, partition.cutting = False, None
+
+    def _ended(self, cutting: "asyncio.Task[None]") -> None:
+        self._cutting.discard(cutting)
+        if not cutting.cancelled():
+            cutting.exception()  # its caller gets it, unless it was cancelled
+
+    async def close(self) -> None:
+        """Wait for cuts in progress."""
+        if self._cutting:
+            await asyncio.wait(self._cutting)
 
     async def synced(self, partitions: "list[Partition]") -> None:
         """Wait until what was appended counts as this node's own.

@@ -187,6 +187,7 @@ class LocalPartitions:
                 configured = image.topics
             unregistered: list[RemovedLog] = []
             for topic_id in delta.removed:
+                await self._uncut(self._of.get(topic_id, ()))
                 self._names.pop(topic_id, None)
                 unregistered += [self._doom(key, topic_id) for key in self._of.pop(topic_id, ())]
             if unregistered:
@@ -196,6 +197,9 @@ class LocalPartitions:
             registered = 0
             for name in delta.changed:
                 for opening in self._openings(image, image.topics[name], reassigned):
+                    if isinstance(opening, Partition):
+                        await opening.uncut()
+                        continue
                     if opening is not None:
                         openings.append(opening)
                     registered += 1
@@ -212,6 +216,12 @@ class LocalPartitions:
                     await asyncio.sleep(0)
             self._started = True
 
+    async def _uncut(self, keys: Iterable[Key]) -> None:
+        """Wait until nothing cuts these logs."""
+        while busy := [partition for key in keys if (partition := self.get(key)) is not None and partition.cutting]:
+            for partition in busy:
+                await partition.uncut()
+
     async def _fence(self, image: ClusterImage, brokers: Iterable[int]) -> None:
         """Let no high watermark wait for brokers that are fenced or shut down."""
         gone = [broker for broker in brokers if not image.is_active(broker)]
@@ -226,16 +236,18 @@ class LocalPartitions:
 
     def _openings(
         self, image: ClusterImage, topic: TopicImage, reassigned: list[RemovedLog]
-    ) -> Iterator[Opening | None]:
+    ) -> Iterator[Opening | Partition | None]:
         """Yield the partitions to open, and None for each other one with a new record, which is registered.
 
-        `reassigned` gets those to delete.
+        A partition whose log is cut is yielded before, to be waited for. `reassigned` gets those to delete.
         """
         self._names[topic.topic_id] = topic.name
         here = self._of.setdefault(topic.topic_id, {})
         config = self._log_config(image, topic.name)
         for partition_index, placed in enumerate(topic.partitions):
             key = (topic.name, partition_index)
+            while (cut := self._partitions.get(key)) is not None and cut.cutting is not None:
+                yield cut
             if self._config.node_id not in placed.replicas:
                 if key in here:
                     del here[key]

@@ -78,7 +78,7 @@ class LogManager:
             logger.error("cannot roll a segment of %s", problem)
         await self._flush_rolled()
         for partition in self._partitions:
-            if partition.log.has_deleted:
+            if partition.log.has_deleted and not partition.log.busy:
                 await self._remove_deleted(partition.log)
         if self._config.get("log.cleaner.enable"):
             await self._log_cleaner.run(self._wall_ms())
@@ -102,7 +102,10 @@ class LogManager:
         async with self._checkpointing:
             while True:
                 high_watermarks = {
-                    (partition.topic, partition.index): partition.high_watermark for partition in self._partitions
+                    (partition.topic, partition.index): min(partition.high_watermark, partition.log.flushed_offset)
+                    if partition.log.busy
+                    else partition.high_watermark
+                    for partition in self._partitions
                 }
                 if await off_loop(functools.partial(self._store.write, self._store.checkpoint(high_watermarks))):
                     return

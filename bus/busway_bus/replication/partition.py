@@ -39,6 +39,7 @@ class Partition:
         followers_waiters: fetches of followers, called when the log has grown as well.
         leader: broker id of the leader, by the partition's newest record.
         alter_isr: asks the controller for another ISR.
+        cutting: ends when the log of this follower was cut; None while it is not.
     """
 
     topic: str
@@ -52,6 +53,7 @@ class Partition:
     leader: int = NO_LEADER
     alter_isr: "Callable[[Partition, AlterPartition], None]"
     complained: bool = False
+    cutting: "asyncio.Task[None] | None" = None
     turn: "asyncio.Future[None] | None" = None
     counters: PartitionCounters = field(default_factory=PartitionCounters)
     _start_waits: "list[asyncio.Future[None]]" = field(default_factory=list)
@@ -102,8 +104,10 @@ class Partition:
         As in Kafka after a restart; librdkafka's `list_offsets` keeps the old epoch until `list_topics`.
 
         Raises:
-            KafkaError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
+            KafkaError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH; NOT_LEADER_OR_FOLLOWER while the log is cut.
         """
+        if self.cutting is not None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         current = self.state.leader_epoch
         if epoch < 0 or epoch == current:
             return
@@ -251,6 +255,11 @@ class Partition:
             self.acknowledgements.fail(problem)
         else:
             self._carry_out(self.state.flushed(self.log.flushed_offset))
+
+    async def uncut(self) -> None:
+        """Wait until nothing cuts the log."""
+        while self.cutting is not None:
+            await asyncio.wait([self.cutting])
 
     def wake(self) -> None:
         self._end_start_waits()

@@ -108,5 +108,6 @@ class Replicator:
         self._leaders.clear()
         fetchers, self._fetchers = list(self._fetchers.values()), {}
         await asyncio.gather(self._isr_updates.close(), *(fetcher.close() for fetcher in fetchers))
+        await self._logs.close()
         if self._closing:
             await asyncio.wait(self._closing)
