@@ -47,6 +47,16 @@ CONTROLLERS_HEAD = (
     "|---|---|---|---|",
 )
 
+NODES = """
+## Tools and brokers of Apache Kafka on three nodes
+
+On a cluster of three, `kafka-topics`, `kafka-configs`, `kafka-metadata-quorum`, `kafka-cluster`, `kafka-leader-election` and `kafka-reassign-partitions`
+print what they print on three nodes of Apache Kafka 4.3.1, while a node is away too (`tests/interop/test_three_nodes_beside_kafka.py`).
+`kafka-dump-log` reads every segment, index and snapshot of each node, and decodes the records of groups, transactions and metadata;
+`kafka-metadata-shell` reads the snapshots; `kafka-storage` describes directories that Busway formatted, and Busway starts in those that it formatted, with their levels
+(`test_java_files_of_three_nodes.py`). A broker of Apache Kafka 4.3.1 may be a member of the cluster: [decision 23](decisions/0023-mixed-clusters.md).
+"""
+
 
 def handlers() -> list[ModuleType]:
     """Return the modules of the APIs that a new cluster advertises, by key."""
@@ -132,6 +142,7 @@ def page() -> str:
         "\n".join(rows) + "\n",
         _features(),
         _judges(),
+        NODES,
         bounds,
         orders,
         settings,

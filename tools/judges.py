@@ -32,6 +32,13 @@ JUDGES = (
         "test_exactly_once.py",
     ),
     Judge(
+        "franz-go, on three nodes",
+        "classic, consumer",
+        "copies 20,000 records (consumer: 12,000) between topics with three replicas",
+        "as above; two of the nodes, one after the other",
+        "test_exactly_once.py",
+    ),
+    Judge(
         "librdkafka 2.16.0 (confluent-kafka)",
         "classic, consumer",
         "copies 20,000 records (consumer: 12,000); a process is replaced if `send_offsets_to_transaction` hangs past its time-out after the loss of its coordinator, as it does with any broker "
@@ -57,7 +64,14 @@ JUDGES = (
         "Kafka Streams 4.3.1's smoke test",
         "classic",
         "`exactly_once_v2`: each sum, count and window is exact",
-        "two of four applications; the broker",
+        "two of four applications; the broker twice",
+        "test_streams.py",
+    ),
+    Judge(
+        "Kafka Streams' smoke test, on three nodes",
+        "classic",
+        "the same; all of its topics have three replicas",
+        "two of four applications; two of the nodes, one after the other",
         "test_streams.py",
     ),
     Judge(
@@ -100,7 +114,7 @@ def table() -> str:
         "\n## Foreign clients under kills\n\nForeign clients and tools run on the broker while they and it are killed (SIGKILL, restarted on the same "
         "data). Each run is a history. A checker counts lost, duplicated, torn, reordered and twice owned records, and aborted records that are "
         "visible: `python -m tests.support.judging FILE`. A test fails on the first anomaly. The tests are in `tests/interop/judges` and run with "
-        "`make interop`; with `BUSWAY_INTEROP_BROKER=apache` they run on Apache Kafka 4.3.1 instead. "
+        "`make interop`; with `BUSWAY_INTEROP_BROKER=nodes` all of them run on three nodes, with `apache` on Apache Kafka 4.3.1. "
         f"{COMPARED}\n\n"
         "| judge | group protocol | does | killed | test |\n|---|---|---|---|---|\n" + rows
     )

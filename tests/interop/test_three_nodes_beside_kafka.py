@@ -44,7 +44,6 @@ cluster cluster-id
 cluster list-endpoints
 cluster list-endpoints --include-fenced-brokers
 cluster unregister --id 9
-cluster unregister --id 2
 leader-election --election-type preferred --all-topic-partitions
 leader-election --election-type preferred --topic t --partition 0
 leader-election --election-type unclean --topic t --partition 0
@@ -186,6 +185,8 @@ async def a_node_is_away(jvm: ToolsJvm, both: tuple[Cluster, Cluster]) -> None:
         "topics --describe --unavailable-partitions",
         "leader-election --election-type preferred --topic t --partition 1",
         "configs --describe --entity-type brokers",
+        "cluster unregister --id 2",
+        "cluster list-endpoints --include-fenced-brokers",
     )
     await asyncio.gather(*(cluster.start(2) for cluster in both))
     await settled(jvm, both, "topics --describe --under-replicated-partitions", "")
