@@ -55,10 +55,7 @@ def plans(*, ci: bool, seed: int) -> list[Plan]:
             Plan(city=city, drivers=12, rides_per_minute=12, seed=seed, start=start, half_m=500, longest_m=600)
             for city in CITIES
         ]
-    return [
-        Plan(city=city, drivers=12, rides_per_minute=12, seed=seed, start=start, half_m=500, longest_m=600)
-        for city in CITIES
-    ]
+    return [Plan(city=city, drivers=300, rides_per_minute=60, seed=seed, start=start, half_m=4500) for city in CITIES]
 
 
 async def drive_to_the_end(running: Running) -> None:
