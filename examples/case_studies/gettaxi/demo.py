@@ -35,12 +35,12 @@ from gettaxi.traffic import Plan
 
 PORT: Final = 8001
 CITIES: Final = ("berlin", "lisbon")
-REQUESTS_FOR: Final = dt.timedelta(seconds=90)
+REQUESTS_FOR: Final = dt.timedelta(seconds=60)
 """With --ci riders come for so long, in event time; then their rides end."""
 ENDS_WITHIN: Final = dt.timedelta(minutes=15)
 SPEED: Final = 3.0
 """How fast event time goes while you look."""
-CI_SPEED: Final = 30.0
+CI_SPEED: Final = 20.0
 SETTLE_S: Final = 15.0
 """At the end, for parts that are away and for what was acknowledged last."""
 PAGES: Final = Path(__file__).parent
@@ -52,7 +52,7 @@ def plans(*, ci: bool, seed: int) -> list[Plan]:
     start = dt.datetime.now(dt.UTC).replace(microsecond=0)
     if ci:
         return [
-            Plan(city=city, drivers=30, rides_per_minute=24, seed=seed, start=start, half_m=750, longest_m=700)
+            Plan(city=city, drivers=12, rides_per_minute=12, seed=seed, start=start, half_m=500, longest_m=600)
             for city in CITIES
         ]
     return [Plan(city=city, drivers=300, rides_per_minute=60, seed=seed, start=start, half_m=4500) for city in CITIES]
@@ -164,7 +164,7 @@ async def run(*, ci: bool, seed: int, nodes: int, interrupts: Interrupts) -> int
                 summary.show(console)
 
             try:
-                await interrupts.to_the_end(running.connected(drive_and_count()))
+                await interrupts.to_the_end(running.connected(drive_and_count(), watched=not ci or nodes > 1))
             finally:
                 await running.kills.stop()
             return summary.exit_code

@@ -93,8 +93,12 @@ class Running:
         running.url = url
         return running
 
-    async def connected(self, work: Coroutine[Any, Any, None]) -> None:
+    async def connected(self, work: Coroutine[Any, Any, None], *, watched: bool) -> None:
         """Run work while devices are connected and the audit reads.
+
+        Args:
+            work: such as driving.
+            watched: the state of the bus is read, too.
 
         Raises:
             DemoFailed: a part did not start again.
@@ -103,7 +107,8 @@ class Running:
             self.auditing = Auditing(
                 self.audit, self.devices.app, self.parts.bootstrap_servers, partitions=PARTITIONS, group="gettaxi"
             )
-            await beside(work, self.auditing.run(), self.monitor.run(), self._watch())
+            watching = [self.monitor.run()] if watched else []
+            await beside(work, self.auditing.run(), self._watch(), *watching)
 
     async def drive(self, *, speed: float, until: Callable[[], bool]) -> None:
         """Step after step until it is so.
