@@ -22,7 +22,7 @@ import busway
 from busway.errors import BuswayError
 from busway_bus.coordinator.marker_writer import LocalMarkerWriter
 from busway_bus.log import producer_state
-from busway_bus.quorum import metadata_log
+from busway_bus.metadata import bootstrap
 from busway_bus.testing.sim_process import PROCESS
 from busway_bus.testing.world import Crashed, SimNode, SimProcess, Stuck, World
 from busway_bus.transactions import fencing, transaction
@@ -172,16 +172,16 @@ def epochs_up_to(epoch_max: int | None) -> Iterator[None]:
 @contextlib.contextmanager
 def _at_levels(levels: Mapping[str, int]) -> Iterator[None]:
     """Format directories with these levels of features; 0 is without the feature."""
-    usual = metadata_log.levels_of_new_clusters
+    usual = bootstrap.levels_of_new_clusters
 
     def formatted() -> dict[str, int]:
         return {name: level for name, level in {**usual(), **levels}.items() if level}
 
-    metadata_log.levels_of_new_clusters = formatted
+    bootstrap.levels_of_new_clusters = formatted
     try:
         yield
     finally:
-        metadata_log.levels_of_new_clusters = usual
+        bootstrap.levels_of_new_clusters = usual
 
 
 @contextlib.contextmanager

@@ -13,13 +13,13 @@ from tests.integration.broker.admin_scenarios import AdminRun
 from tests.integration.broker.transactions_probe import READ, TransactionsRun
 from tests.support.patience import patient
 
+from busway_bus.metadata import bootstrap
 from busway_bus.metadata.features import (
     GROUP_VERSION,
     METADATA_VERSION,
     TRANSACTION_VERSION,
     levels_of_new_clusters,
 )
-from busway_bus.quorum import metadata_log
 from busway_protocol.messages.cluster import ApiVersionsRequest, FeatureUpdateKey, UpdateFeaturesRequest
 from busway_protocol.messages.groups_modern import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from busway_protocol.messages.transactions import DescribeTransactionsRequest
@@ -36,7 +36,7 @@ def begin_at(monkeypatch: pytest.MonkeyPatch, name: str, level: int) -> None:
     """New clusters of this test begin with a feature at this level."""
     begun = {**levels_of_new_clusters(), name: level}
     monkeypatch.setattr(
-        metadata_log, "levels_of_new_clusters", lambda: {feature: at for feature, at in begun.items() if at}
+        bootstrap, "levels_of_new_clusters", lambda: {feature: at for feature, at in begun.items() if at}
     )
 
 

@@ -7,8 +7,8 @@ from tests.integration.broker.groups_probe import Run, run_against
 from busway import Admin, BrokerError, Consumer, Producer
 from busway.admin.admin import NewTopic
 from busway.admin.features import FeatureLevels
+from busway_bus.metadata import bootstrap
 from busway_bus.metadata.features import GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION
-from busway_bus.quorum import metadata_log
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_protocol.errors import ErrorCode
 
@@ -45,7 +45,7 @@ async def test_levels_outlive_every_end_and_the_epoch_never_falls() -> None:
 async def test_a_directory_of_an_earlier_version_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     """It knows no group.version: members balance each other; raised, the next group is the coordinator's, without a restart."""
     with monkeypatch.context() as earlier:
-        earlier.setattr(metadata_log, "levels_of_new_clusters", lambda: {METADATA_VERSION: 30})
+        earlier.setattr(bootstrap, "levels_of_new_clusters", lambda: {METADATA_VERSION: 30})
         cluster = LocalCluster()
         await cluster.start()
         await cluster.stop()

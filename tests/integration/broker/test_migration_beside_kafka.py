@@ -8,8 +8,8 @@ from tests.integration.broker.groups_probe import run_against
 from tests.integration.broker.migration_scenarios import SCENARIOS, SETTINGS, Scenario, without_consumer_groups
 from tests.support.apache_kafka import ApacheKafka
 
+from busway_bus.metadata import bootstrap
 from busway_bus.metadata.features import GROUP_VERSION, levels_of_new_clusters
-from busway_bus.quorum import metadata_log
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
@@ -30,6 +30,6 @@ async def test_the_answers_are_kafkas(scenario: Scenario, kafka: ApacheKafka) ->
 async def test_without_group_version_there_are_no_consumer_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a data directory of an earlier version; classic groups are as ever."""
     earlier = {name: level for name, level in levels_of_new_clusters().items() if name != GROUP_VERSION}
-    monkeypatch.setattr(metadata_log, "levels_of_new_clusters", lambda: earlier)
+    monkeypatch.setattr(bootstrap, "levels_of_new_clusters", lambda: earlier)
     with ApacheKafka(SETTINGS, features={GROUP_VERSION: 0}) as kafka:
         await assert_same_answers(without_consumer_groups, run_against, kafka, SETTINGS)

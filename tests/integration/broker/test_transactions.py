@@ -16,6 +16,7 @@ from busway_bus.handlers.common.config_entries import broker_entries
 from busway_bus.handlers.common.topic_creation import create_topic
 from busway_bus.kernel.topics import INTERNAL, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.kernel.transactions import EndTransaction
+from busway_bus.metadata import bootstrap
 from busway_bus.metadata.features import (
     ELR_VERSION,
     GROUP_VERSION,
@@ -25,7 +26,6 @@ from busway_bus.metadata.features import (
     TRANSACTION_VERSION,
 )
 from busway_bus.node import Node
-from busway_bus.quorum import metadata_log
 from busway_bus.testing.local_cluster import LocalCluster
 from busway_bus.testing.world import World
 from busway_bus.transactions.states import State
@@ -675,7 +675,7 @@ async def test_a_directory_of_an_earlier_version_keeps_its_level(monkeypatch: py
     cluster = LocalCluster()
     with monkeypatch.context() as earlier:
         levels = {METADATA_VERSION: SUPPORTED[METADATA_VERSION][1]}
-        earlier.setattr(metadata_log, "levels_of_new_clusters", lambda: levels)
+        earlier.setattr(bootstrap, "levels_of_new_clusters", lambda: levels)
         await cluster.start()
         await cluster.stop()
     async with cluster, transactions_against(cluster.bootstrap_servers) as run:
