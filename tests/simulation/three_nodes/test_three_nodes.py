@@ -1,6 +1,7 @@
 """Whole nodes of a cluster under seeds: nothing acknowledged is lost, and all works again when the faults are over."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,13 @@ def test_a_few_seeds() -> None:
     floors = {"acknowledged": 100, "committed batches": 150, "leaders of partitions": 25, "load copier": 1}
     assert {name: count for name, count in floors.items() if counts[name] < count} == {}
     assert faults.total() >= 10
+
+
+@pytest.mark.slow
+def test_what_failed_once_fails_no_more() -> None:
+    """Each saved plan failed before the code was corrected."""
+    for case in sorted((Path(__file__).parent / "cases").glob("*.json")):
+        run_plan(ClusterPlan.from_json(case.read_text()))
 
 
 @pytest.mark.slow
