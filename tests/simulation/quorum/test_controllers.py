@@ -2,13 +2,9 @@
 
 import pytest
 
-from tests.simulation.planting import Planted, planted
 from tests.simulation.quorum.cluster import run
-from tests.simulation.quorum.planted import PLANTED
 
 SEEDS = 24
-SEARCHED = 100
-"""Twice as many seeds as the bug took that was found last."""
 STEP = 6
 
 
@@ -33,16 +29,3 @@ def test_one_and_five_voters() -> None:
     """One is its own majority; of five any three are."""
     assert len(run(1, voters=1).invariants.answers) > 20
     assert len(run(1, voters=5).invariants.answers) > 20
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
-def test_a_planted_bug_is_found(bug: Planted) -> None:
-    """Each by one of few seeds."""
-    with planted(bug):
-        for seed in range(SEARCHED):
-            try:
-                run(seed)
-            except AssertionError:
-                return
-    pytest.fail(f"{SEARCHED} seeds do not find: {bug.story}")
