@@ -18,6 +18,7 @@ from tests.unit.busway_bus.controller import leader_model
 from tests.unit.busway_bus.coordinator import runtime_histories, transaction_histories
 from tests.unit.busway_bus.quorum import simulated
 
+THEMES: Final = {*replicas.THEMES, "elr"}
 Run = Callable[[int, str], Any]
 """Runs a seed of a theme; raises where a rule is broken."""
 
@@ -41,16 +42,23 @@ class ClusterBug:
         engine: of `ENGINES`, the cheapest that can find it.
         seeds: from 0 on; one of them finds it.
         anomaly: part of the text of the failure.
+        dear: searched for with `make full` only.
     """
 
     bug: Planted
     engine: str
     seeds: int
     anomaly: str
+    dear: bool = False
 
     @property
     def name(self) -> str:
         return self.bug.name
+
+    @property
+    def where(self) -> str:
+        """The engine, with its theme."""
+        return f"{self.engine}, {self.bug.about}" if self.bug.about in THEMES and self.bug.about else self.engine
 
 
 class Outcome(NamedTuple):

@@ -69,8 +69,20 @@ def _same_epoch(original: Any) -> Any:
     return after
 
 
-def _fenced_leads(_: Any) -> Any:
-    return lambda self, partition, directories: lambda broker_id: True
+def _fenced_leads(original: Any) -> Any:
+    def acceptable(self: Any, partition: Any, directories: Any) -> Any:
+        from busway_bus.controller.leaders import is_online
+
+        may_lead = original(self, partition, directories)
+
+        def accept(broker_id: int) -> bool:
+            directory = directories.get(broker_id) or partition.directory_on(broker_id)
+            fenced = self._image.brokers[broker_id].fenced and is_online(self._image, broker_id, directory)
+            return bool(may_lead(broker_id) or fenced)
+
+        return accept
+
+    return acceptable
 
 
 PLANTED: Final = (

@@ -191,28 +191,6 @@ def _restarted_followers(_: Any) -> Any:
     return check_follower
 
 
-def _not_compared_after_the_wait(_: Any) -> Any:
-    async def send(self: Any, requests: Any) -> bool:
-        from busway_bus.replication.isr_updates import request_of
-        from busway_protocol.errors import ErrorCode
-
-        broker_epoch = self._broker_epoch()
-        if broker_epoch < 0:
-            return False
-        response = await self._controller.send(request_of(requests, node_id=self._node_id, broker_epoch=broker_epoch))
-        answers = [answer for topic in response.topics for answer in topic.partitions]
-        for (partition, request), answer in zip(requests.items(), answers, strict=False):
-            if answer.error_code == ErrorCode.NONE:
-                partition.state.isr, partition.state.in_flight = tuple(answer.isr), None
-                partition.state._count_isr()
-                partition._carry_out(partition.state._advance())
-            elif partition.state.in_flight is request:
-                self._answered(partition, request, answer)
-        return True
-
-    return send
-
-
 def _without_epochs(original: Any) -> Any:
     def ask(self: Any, isr: Any) -> Any:
         from dataclasses import replace
@@ -357,12 +335,6 @@ PLANTED: Final = (
         "a follower that has restarted since its fetch enters the ISR",
         ((f"{_STATE}._ask", _without_epochs),),
         "losses",
-    ),
-    Planted(
-        "ISR not compared after the wait for the controller",
-        "the leader takes over the ISR of a response although a newer record has come since the request",
-        (("busway_bus.replication.isr_updates:IsrUpdates._send", _not_compared_after_the_wait),),
-        "isrs",
     ),
     Planted(
         "lagging follower stays in sync",

@@ -2,16 +2,10 @@
 
 import pytest
 
-from tests.simulation.planting import Planted, planted
 from tests.simulation.quorum.cluster import run
-from tests.simulation.quorum.planted import PLANTED
 
 SEEDS = 24
-SEARCHED = 100
-"""Twice as many seeds as the bug took that was found last."""
 STEP = 6
-SLOW = {"install_is_not_noted"}
-"""Bugs that take 10 s and more."""
 
 
 @pytest.mark.slow
@@ -35,20 +29,3 @@ def test_one_and_five_voters() -> None:
     """One is its own majority; of five any three are."""
     assert len(run(1, voters=1).invariants.answers) > 20
     assert len(run(1, voters=5).invariants.answers) > 20
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "bug",
-    [pytest.param(bug, marks=[pytest.mark.hostile] if bug.name in SLOW else []) for bug in PLANTED],
-    ids=lambda bug: bug.name,
-)
-def test_a_planted_bug_is_found(bug: Planted) -> None:
-    """Each by one of few seeds."""
-    with planted(bug):
-        for seed in range(SEARCHED):
-            try:
-                run(seed)
-            except AssertionError:
-                return
-    pytest.fail(f"{SEARCHED} seeds do not find: {bug.story}")

@@ -31,6 +31,8 @@ from busway_protocol.types import ZERO_UUID
 R = TypeVar("R")
 PRODUCERS = 3
 TRANSACTIONS = 12
+ENDS_S = 6.0
+"""Bound of a run in virtual time, in s; most take less than one."""
 PLACES = [("data", 0), ("more", 0), ("more", 1)]
 MOVED = [*PLACES, (OFFSETS_TOPIC, 0), (TRANSACTIONS_TOPIC, 0)]
 _RETRIED = {
@@ -210,6 +212,14 @@ async def play(chance: Random, version: int) -> None:
     assert sum(len(client.committed) for client in clients) >= TRANSACTIONS / 2
 
 
+async def _within(chance: Random, version: int) -> None:
+    try:
+        async with asyncio.timeout(ENDS_S):
+            await play(chance, version)
+    except TimeoutError:
+        raise AssertionError(f"never: a transaction has not ended after {ENDS_S} s") from None
+
+
 def run(seed: int, about: str = "") -> None:
     """One seed, in virtual time."""
-    World(seed).run(lambda world: world.process("brokers").run(play, Random(seed), 2 * (seed % 2)))
+    World(seed).run(lambda world: world.process("brokers").run(_within, Random(seed), 2 * (seed % 2)))

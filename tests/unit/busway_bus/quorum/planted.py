@@ -1,7 +1,7 @@
 """Bugs put into the quorum's core on purpose: a simulation that does not find them is worth nothing.
 
 Here: each as a change of a named function, with its story.
-Not here: how they are put in (`tests.simulation.planting`), and that they are found (`test_planted`).
+Not here: how they are put in (`tests.simulation.planting`), and that they are found (`tests.simulation.test_planted_cluster`).
 """
 
 from typing import Any, Final
