@@ -40,12 +40,17 @@ def write(servers: str, topic: str, partitions: int, writer: str, ledger: Ledger
                 number = next(numbers)
                 value = f"{writer}:{number}"
                 ledger.tried([value])
-                producer.produce(
-                    topic,
-                    value=value,
-                    partition=number % partitions,
-                    on_delivery=_delivery(value, writer, ledger, fatal),
-                )
+                try:
+                    producer.produce(
+                        topic,
+                        value=value,
+                        partition=number % partitions,
+                        on_delivery=_delivery(value, writer, ledger, fatal),
+                    )
+                except KafkaException:  # a fatal error since the last callback
+                    ledger.failed()
+                    fatal.set()
+                    break
             while len(producer):
                 producer.poll(0.1)
 
