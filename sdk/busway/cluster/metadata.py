@@ -59,7 +59,8 @@ class ClusterMetadata:
     cluster_id: str | None = None
 
     def update(self, answer: MetadataResponse, *, all_topics: bool) -> None:
-        """Process a response; one for all topics replaces the table."""
+        """Process a response; one for all topics replaces the table. A partition's leader epoch never goes back."""
+        before = self.topics
         self.brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         self.controller, self.cluster_id = answer.controller_id, answer.cluster_id
         if all_topics:
@@ -72,21 +73,22 @@ class ClusterMetadata:
                 self.problems[name] = code
                 continue
             self.problems.pop(name, None)
-            self.topics[name] = TopicInfo(
-                name,
-                topic.topic_id,
-                topic.is_internal,
-                tuple(
-                    PartitionInfo(
-                        partition.partition_index,
-                        partition.leader_id,
-                        partition.leader_epoch,
-                        tuple(partition.replica_nodes),
-                        tuple(partition.isr_nodes),
-                    )
-                    for partition in sorted(topic.partitions, key=lambda described: described.partition_index)
-                ),
-            )
+            partitions = [
+                PartitionInfo(
+                    partition.partition_index,
+                    partition.leader_id,
+                    partition.leader_epoch,
+                    tuple(partition.replica_nodes),
+                    tuple(partition.isr_nodes),
+                )
+                for partition in sorted(topic.partitions, key=lambda described: described.partition_index)
+            ]
+            known = before.get(name)
+            if known is not None and known.topic_id == topic.topic_id:
+                for old in known.partitions[: len(partitions)]:
+                    if 0 <= partitions[old.number].leader_epoch < old.leader_epoch:
+                        partitions[old.number] = old  # the broker that answers is behind
+            self.topics[name] = TopicInfo(name, topic.topic_id, topic.is_internal, tuple(partitions))
 
     def leader(self, topic: str, partition: int) -> int | None:
         info = self.topics.get(topic)

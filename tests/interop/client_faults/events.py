@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+PARTITIONS: Final = 3
 REBALANCES: Final = frozenset({"assigned", "revoked", "lost"})
 
 
@@ -29,6 +30,11 @@ class Event:
     kind: str
     at_s: float
     words: tuple[str, ...]
+
+    @property
+    def partition(self) -> int:
+        """Of a record."""
+        return int(self.words[0]) % PARTITIONS
 
 
 def parse(line: str) -> Event:
@@ -61,7 +67,7 @@ class Row:
         failed: records whose sending failed.
         rebalances: calls of the rebalance listener.
         ended: clients that gave up.
-        write_stall_s, read_stall_s: longest time without an acknowledgement, and without a record.
+        write_stall_s, read_stall_s: longest time of a partition without an acknowledgement, and without a record.
     """
 
     client: str
@@ -146,6 +152,14 @@ def _again(reads: Iterable[Event]) -> list[Event]:
 
 
 def _stall(events: Iterable[Event], window: Window) -> float:
-    """Return the longest time between two events, with the ends of the window as events."""
-    times = [window.begin_s, *sorted(event.at_s for event in events if window.has(event)), window.end_s]
-    return max(later - earlier for earlier, later in itertools.pairwise(times))
+    """Return the longest time between two events of a partition, with the ends of the window as events."""
+    times: dict[int, list[float]] = {}
+    for event in events:
+        if window.has(event):
+            times.setdefault(event.partition, [window.begin_s]).append(event.at_s)
+    gaps = [
+        later - earlier
+        for partition in range(PARTITIONS)
+        for earlier, later in itertools.pairwise([*sorted(times.get(partition, [window.begin_s])), window.end_s])
+    ]
+    return max(gaps)

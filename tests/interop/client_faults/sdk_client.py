@@ -3,9 +3,13 @@
 import asyncio
 import sys
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from busway import Consumer, Producer, RebalanceListener
 from busway.errors import BuswayError
+
+Started = TypeVar("Started", Producer, Consumer)
 
 
 def say(kind: str, *words: object) -> None:
@@ -26,6 +30,19 @@ class Listener(RebalanceListener):
         say("lost", len(list(lost)))  # type: ignore[call-overload]
 
 
+async def started(make: Callable[[], Started]) -> Started:
+    """Start a client until it succeeds: the other libraries connect in the background, without an error."""
+    while True:
+        client = make()
+        try:
+            await client.start()
+        except BuswayError as problem:
+            print(f"not started: {problem}", file=sys.stderr, flush=True)
+            await asyncio.sleep(0.5)
+        else:
+            return client
+
+
 async def write(
     bootstrap: str, topic: str, partitions: int, pause_s: float, timeout_ms: int, over: asyncio.Event
 ) -> None:
@@ -38,9 +55,10 @@ async def write(
             say("failed", value, type(problem).__name__)
 
     try:
-        async with Producer(
-            bootstrap, linger_ms=0, request_timeout_ms=timeout_ms, delivery_timeout_ms=300_000
-        ) as producer:
+        producer = await started(
+            lambda: Producer(bootstrap, linger_ms=0, request_timeout_ms=timeout_ms, delivery_timeout_ms=300_000)
+        )
+        try:
             number = 0
             while not over.is_set():
                 value = str(number)
@@ -49,6 +67,8 @@ async def write(
                 number += 1
                 await asyncio.sleep(pause_s)
             await producer.flush()
+        finally:
+            await producer.stop()
     except BuswayError as problem:
         say("ended", "producer", type(problem).__name__)
 
@@ -56,21 +76,26 @@ async def write(
 async def read(bootstrap: str, topic: str, group: str, timeout_ms: int, protocol: str, over: asyncio.Event) -> None:
     """Read until `over`."""
     try:
-        async with Consumer(
-            topic,
-            bootstrap_servers=bootstrap,
-            group_id=group,
-            group_protocol=protocol,
-            auto_offset_reset="earliest",
-            auto_commit_interval_ms=1_000,
-            request_timeout_ms=timeout_ms,
-            listener=Listener(),
-        ) as consumer:
+        options = {"group_id": group, "group_protocol": protocol, "auto_offset_reset": "earliest"}
+        consumer = await started(
+            lambda: Consumer(
+                topic,
+                bootstrap_servers=bootstrap,
+                auto_commit_interval_ms=1_000,
+                request_timeout_ms=timeout_ms,
+                listener=Listener(),
+                **options,
+            )
+        )
+        try:
             while not over.is_set():
                 for records in (await consumer.getmany(timeout_ms=100)).values():
                     for record in records:
                         say("read", (record.value or b"").decode(), record.partition, record.offset)
+        finally:
+            await consumer.stop()
     except BuswayError as problem:
+        print(f"consumer ended: {problem}", file=sys.stderr, flush=True)
         say("ended", "consumer", type(problem).__name__)
 
 

@@ -43,4 +43,4 @@ def test_the_table_counts_what_a_client_did() -> None:
     (row,) = rows("c", events, ["0", "1", "1"], [Window(fault="f", begin_s=3.0, end_s=9.0)])
     assert (row.acknowledged, row.lost, row.doubled, row.read_again, row.unread) == (2, 1, 1, 1, 1)
     assert (row.failed, row.rebalances, row.ended, row.wrong) == (1, 2, 1, 4)
-    assert (row.write_stall_s, row.read_stall_s) == (4.0, 3.0)
+    assert (row.write_stall_s, row.read_stall_s) == (6.0, 6.0)  # partition 0 had nothing

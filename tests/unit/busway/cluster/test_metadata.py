@@ -1,9 +1,15 @@
-"""Leaders that responses of Produce and Fetch name (KIP-951)."""
+"""Leaders in metadata, and those that responses of Produce and Fetch name (KIP-951)."""
 
 from uuid import UUID
 
 from busway.cluster.metadata import ClusterMetadata, PartitionInfo, TopicInfo
 from busway_protocol.messages.fetch import LeaderIdAndEpoch, NodeEndpoint
+from busway_protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 HERE = ("a", 1)
 ELSEWHERE = NodeEndpoint(node_id=2, host="b", port=2)
@@ -33,3 +39,24 @@ def test_other_hints_are_ignored() -> None:
         assert not metadata.move_leader("t", partition, hint, [ELSEWHERE])
     assert not metadata.move_leader("u", 0, LeaderIdAndEpoch(leader_id=2, leader_epoch=5), [ELSEWHERE])
     assert metadata.leader("t", 0) == 1
+
+
+def described(leader: int, epoch: int, topic_id: int = 7) -> MetadataResponse:
+    """Metadata of t-0."""
+    partition = MetadataResponsePartition(
+        error_code=0, partition_index=0, leader_id=leader, leader_epoch=epoch, replica_nodes=[1, 2], isr_nodes=[1, 2]
+    )
+    topic = MetadataResponseTopic(error_code=0, name="t", topic_id=UUID(int=topic_id), partitions=[partition])
+    brokers = [MetadataResponseBroker(node_id=number, host="h", port=number) for number in (1, 2)]
+    return MetadataResponse(brokers=brokers, topics=[topic])
+
+
+def test_metadata_of_a_broker_that_is_behind_moves_no_leader_back() -> None:
+    """A newer epoch counts, a missing one too, and that of a topic that was created again."""
+    metadata = known()
+    for leader, epoch, topic_id, expected in ((2, 5, 7, 2), (1, 4, 7, 2), (1, -1, 7, 1), (2, 5, 7, 2), (1, 0, 8, 1)):
+        metadata.update(described(leader, epoch, topic_id), all_topics=False)
+        assert metadata.leader("t", 0) == expected
+    metadata.update(described(2, 6, 8), all_topics=True)
+    metadata.update(described(1, 5, 8), all_topics=True)
+    assert metadata.leader("t", 0) == 2
