@@ -59,7 +59,7 @@ async def test_what_is_sent_meanwhile_arrives_afterwards() -> None:
 
 async def test_a_leader_that_is_cut_off_acknowledges_nothing_and_is_fenced() -> None:
     """The others elect a leader and keep all that was acknowledged; the old one comes back and follows."""
-    async with LocalNodes() as nodes:
+    async with LocalNodes(properties={"broker.session.timeout.ms": str(patient_ms(1_000))}) as nodes:
         cluster = Cluster(bootstrap_servers=nodes.bootstrap_servers, schema_registry="", broker=nodes)
         timeouts: Any = {"request_timeout_ms": patient_ms(1_000), "linger_ms": 0}
         async with Producer(cluster.bootstrap_servers, **timeouts) as producer:
