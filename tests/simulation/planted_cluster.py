@@ -145,8 +145,8 @@ CLUSTER_BUGS: Final = (
         (
             ("prepared transaction not resumed", 8, ""),
             ("marker in the first partition alone", 8, ""),
-            ("refused marker counts as written", 8, ""),
-            ("end of a transaction answered before it is replicated", 8, ""),
+            ("refused marker counts as written", 8, "an aborted record is visible"),
+            ("end of a transaction answered before it is replicated", 8, "a committed transaction is not whole"),
             ("partition added before it is replicated", 8, ""),
         ),
         dear=True,

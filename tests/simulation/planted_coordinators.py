@@ -96,48 +96,40 @@ PLANTED: Final = (
         "offset commit answered before it is replicated",
         "a coordinator answers when its record is in its own log: the next coordinator may not have it",
         ((f"{_RUNTIME}._durably", _at_once),),
-        "runtime",
     ),
     Planted(
         "coordinator's state read before it is replicated",
         "a reader gets what the next coordinator may not have",
         ((f"{_RUNTIME}.read", _reads_at_once),),
-        "runtime",
     ),
     Planted(
         "coordinator loads up to the high watermark",
         "a new coordinator begins before it has read its log to the end",
         ((f"{_LOADER}._load", _up_to_the_high_watermark),),
-        "runtime",
     ),
     Planted(
         "prepared transaction not resumed",
         "a new coordinator does not write the markers of transactions whose end was decided before",
         ((f"{_MARKERS}.resume", _not_resumed),),
-        "transactions",
     ),
     Planted(
         "marker in the first partition alone",
         "a transaction is complete when one of its partitions has the marker",
         (("busway_bus.coordinator.remote_markers:ClusterMarkerWriter.write", _first_partition_alone),),
-        "transactions",
     ),
     Planted(
         "refused marker counts as written",
         "a transaction is complete although a partition's leader has refused the marker",
         (("busway_bus.coordinator.remote_markers:ClusterMarkerWriter.write", _any_answer_will_do),),
-        "transactions",
     ),
     Planted(
         "end of a transaction answered before it is replicated",
         "the next coordinator does not know that the transaction was committed",
         (("busway_bus.coordinator.transaction_coordinator:TransactionCoordinator._with_id", _end_at_once),),
-        "transactions",
     ),
     Planted(
         "partition added before it is replicated",
         "a record is written to a partition of which the next coordinator does not know that it is part of the transaction",
         (("busway_bus.coordinator.transaction_coordinator:TransactionCoordinator.add", _added_at_once),),
-        "transactions",
     ),
 )

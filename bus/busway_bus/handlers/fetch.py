@@ -390,7 +390,8 @@ class _Fetch(PendingResponse):
             name, topic_id, _ = cached.key
             if not self._full and not is_news(cached, data):
                 continue
-            diverges = data.diverging_epoch.epoch >= 0  # the client truncates and ignores the offsets: they are due again
+            # The client truncates and ignores the offsets: they are due again.
+            diverges = data.diverging_epoch.epoch >= 0
             cached.high_watermark = -1 if diverges else data.high_watermark
             cached.log_start_offset = data.log_start_offset
             cached.error = data.error_code

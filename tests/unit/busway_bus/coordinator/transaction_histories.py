@@ -199,16 +199,16 @@ async def play(chance: Random, version: int) -> None:
         groups = brokers.at(brokers.image.topics[OFFSETS_TOPIC].partitions[0].leader).groups
         for client in clients:
             committed, pending = await client.retried(lambda group_id=client.group_id: groups.offsets(group_id))
-            assert not pending
-            assert (committed[PLACES[0]].offset if committed else -1) >= client.offset
+            assert not pending, "offsets stay pending"
+            assert (committed[PLACES[0]].offset if committed else -1) >= client.offset, "a committed offset is lost"
         await brokers.close()
     for place in PLACES:
         names = visible(brokers, place)
-        assert len(names) == len(set(names))
+        assert len(names) == len(set(names)), "a record is there twice"
         for client in clients:
             expected = {name for name, places in client.committed.items() if place in places}
-            assert expected <= set(names)
-            assert not client.aborted & set(names)
+            assert expected <= set(names), "a committed transaction is not whole"
+            assert not client.aborted & set(names), "an aborted record is visible"
     assert sum(len(client.committed) for client in clients) >= TRANSACTIONS / 2
 
 
