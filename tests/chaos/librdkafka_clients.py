@@ -4,6 +4,7 @@ Here: what they do until they are asked to stop.
 Not here: the SDK's (`sdk_clients`), what their outcomes mean (`ledger`).
 """
 
+import contextlib
 import itertools
 import random
 import threading
@@ -35,24 +36,20 @@ def write(servers: str, topic: str, partitions: int, writer: str, ledger: Ledger
             }
         )
         fatal = threading.Event()
-        while not (over.is_set() or fatal.is_set()):
-            for _ in range(IN_FLIGHT):
-                number = next(numbers)
-                value = f"{writer}:{number}"
-                ledger.tried([value])
-                try:
+        with contextlib.suppress(KafkaException):  # fatal: poll or produce raises it, if no callback came before
+            while not (over.is_set() or fatal.is_set()):
+                for _ in range(IN_FLIGHT):
+                    number = next(numbers)
+                    value = f"{writer}:{number}"
+                    ledger.tried([value])
                     producer.produce(
                         topic,
                         value=value,
                         partition=number % partitions,
                         on_delivery=_delivery(value, writer, ledger, fatal),
                     )
-                except KafkaException:  # a fatal error since the last callback
-                    ledger.failed()
-                    fatal.set()
-                    break
-            while len(producer):
-                producer.poll(0.1)
+                while len(producer):
+                    producer.poll(0.1)
 
 
 def _delivery(

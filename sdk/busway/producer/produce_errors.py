@@ -5,6 +5,7 @@ Not here: reactions (`sender`).
 
 from typing import Final
 
+from busway.errors import DeliveryFailed
 from busway.producer.accumulator import Batch
 from busway_protocol.errors import ErrorCode
 
@@ -38,3 +39,7 @@ def not_in_time(batch: Batch, timeout_ms: int) -> str:
     written = "whether it was written is not known" if batch.uncertain else "it was not written"
     last = f"; the last attempt: {batch.problem}" if batch.problem is not None else ""
     return f"{name_of(batch)}: not acknowledged within {timeout_ms} ms, {written}{last}"
+
+
+def stopped(batch: Batch) -> DeliveryFailed:
+    return DeliveryFailed(f"{name_of(batch)}: the producer was stopped before it was acknowledged")

@@ -19,7 +19,7 @@ from busway.net.clock import REAL_TIME
 from busway.net.retry import RetryTimer
 from busway.options import ACKS, ProducerOptions
 from busway.producer.accumulator import Accumulator, Batch, Partition
-from busway.producer.produce_errors import LOST_TRACK, STALE_LEADER, TOO_LARGE, WRITTEN, name_of, not_in_time
+from busway.producer.produce_errors import LOST_TRACK, STALE_LEADER, TOO_LARGE, WRITTEN, name_of, not_in_time, stopped
 from busway.producer.single_flight import RETRY_S, SingleFlight
 from busway.producer.transaction_requests import FENCED, PRODUCE_BEFORE, SOON_S, TransactionRequests
 from busway.producer.transactions import Transactions
@@ -92,9 +92,16 @@ class Sender:
             await timer.sleep_or_raise(problem)
 
     async def run(self) -> None:
-        """Send until cancelled; raise an internal error after all waiters have failed."""
+        """Send until cancelled; all waiters fail at the end. Raise an internal error.
+
+        `asyncio.run` cancels this task together with those that wait for records.
+        """
         try:
             await self._run()
+        except asyncio.CancelledError:
+            for batch in self._accumulator.all_batches():
+                self._fail_waiters(batch, stopped(batch))
+            raise
         except Exception as problem:
             for batch in self._accumulator.all_batches():
                 self._fail(batch, DeliveryFailed(f"{name_of(batch)}: the producer has failed: {problem!r}"))
@@ -393,4 +400,4 @@ class Sender:
         if self._requests:
             await asyncio.wait(self._requests)
         for batch in self._accumulator.all_batches():
-            self._fail(batch, DeliveryFailed(f"{name_of(batch)}: the producer was stopped before it was acknowledged"))
+            self._fail(batch, stopped(batch))

@@ -131,6 +131,28 @@ async def test_a_restart_of_the_broker_loses_and_doubles_nothing(node: LocalClus
     assert [value for _, _, value in records] == [b"%d" % number for number in range(3_000)]
 
 
+async def test_the_end_of_all_tasks_waits_for_no_broker(node: LocalCluster, topic: str) -> None:
+    """As at the end of `asyncio.run`: the producer's own tasks are cancelled together with the one that uses it."""
+    sent = asyncio.Event()
+
+    async def use() -> None:
+        async with Producer(node.bootstrap_servers, linger_ms=0) as producer:
+            await producer.send_and_wait(topic, b"1")
+            await node.stop()
+            await producer.send(topic, b"2")
+            sent.set()
+            await asyncio.Event().wait()
+
+    before = asyncio.all_tasks()
+    user = asyncio.create_task(use())
+    await sent.wait()
+    for task in asyncio.all_tasks() - before:
+        task.cancel()
+    ended, _ = await asyncio.wait([user], timeout=patient(5))
+    assert ended
+    assert user.cancelled()
+
+
 async def test_what_cannot_be_sent_is_said_at_once(cluster: Cluster, topic: str) -> None:
     """Too large, a topic that is none, a partition that is not there, a producer that does not run."""
     async with Producer(cluster.bootstrap_servers, max_request_size=1_000) as producer:
