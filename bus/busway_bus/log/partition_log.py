@@ -418,31 +418,20 @@ class PartitionLog:
         return truncation.batch_start(self._segments, offset)
 
     def cut(self, offset: int, now_ms: int) -> ProducerState:
-        """Cut from the batch with `offset`, in any thread; append only after success.
-
-        Returns the producers of what is left, for `take_producers`.
-        """
+        """Cut from the batch with `offset`, in any thread; append only after success. Returns the producers then."""
         offset = self.batch_start(offset)
         self.flushed_offset = min(self.flushed_offset, offset)
         with self.kept.guard:
             self.kept.truncations += 1
-        truncation.remove_snapshots(self._files, self.directory, offset)
-        truncation.cut(self._segments, offset)
+        truncation.cut(self._files, self.directory, self._segments, offset)
         self._rolled = [entry for entry in self._rolled if entry[0] in self._segments[:-1]]
         self.epochs.truncate(offset)
         self._files.replace(f"{self.directory}/{EPOCHS}", self.epochs.text().encode())
         self._snapshots.truncated(offset, self.active.size)
         return replayed(self._files, self.directory, self._segments, now_ms)
 
-    def truncate(self, offset: int, now_ms: int) -> None:
-        """As `cut`, in the event loop's thread."""
-        self.take_producers(self.cut(offset, now_ms))
-
     def begin_at(self, offset: int, now_ms: int) -> ProducerState:
-        """Remove all records, in any thread; the log then begins at `offset`. After an OSError only a retry is safe.
-
-        Returns the producers, as `cut`.
-        """
+        """Remove all records, as `cut`; the log then begins at `offset`. After an OSError only a retry is safe."""
         with self.kept.guard:
             self.kept.truncations += 1
             remove_records(self._files, self.directory, offset)
@@ -452,14 +441,9 @@ class PartitionLog:
         self._deleted.close()
         self._segments, self._rolled, self._undated, self._has_aborted = [fresh], [], False, False
         self._deleted = DeletedSegments(self._files, self.directory, self.kept, offset)
-        self._snapshots = SnapshotSchedule(0, ())
-        self.epochs, self._new_epoch = LeaderEpochs(), False
+        self._snapshots, self.epochs, self._new_epoch = SnapshotSchedule(0, ()), LeaderEpochs(), False
         self.start_offset = self.flushed_offset = offset
         return ProducerState()
-
-    def take_producers(self, producers: ProducerState) -> None:
-        """Replace the producers after a cut, in the event loop's thread."""
-        self.producers = producers.in_place_of(self.producers)
 
     def close(self, *, clean: bool) -> None:
         """Close the files. A clean close syncs them and writes a producer snapshot."""

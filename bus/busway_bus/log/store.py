@@ -235,12 +235,16 @@ class LogStore:
 
     def truncate(self, key: Key, offset: int, now_ms: int) -> None:
         """As `cut`, in the event loop's thread: for the metadata log, whose writer waits anyway."""
-        self.logs[key].take_producers(self.cut(key, offset, now_ms))
+        self._take_producers(key, self.cut(key, offset, now_ms))
+
+    def _take_producers(self, key: Key, producers: ProducerState) -> None:
+        log = self.logs[key]
+        log.producers = producers.in_place_of(log.producers)
 
     def restart(self, key: Key, offset: int, now_ms: int) -> None:
         """As `begin_at`, in the event loop's thread; of a log that is not open, too."""
         if key in self.logs:
-            self.logs[key].take_producers(self.begin_at(key, offset, now_ms))
+            self._take_producers(key, self.begin_at(key, offset, now_ms))
             return
         self._lower_recovery_point(key, offset)
         remove_records(self._files, directory_of(key), offset)

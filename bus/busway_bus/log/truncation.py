@@ -28,11 +28,12 @@ def remove_snapshots(files: Files, directory: str, offset: int) -> None:
     files.sync_directory(directory)
 
 
-def cut(segments: list[Segment], offset: int) -> None:
-    """Cut everything from `offset`, which starts a batch.
+def cut(files: Files, directory: str, segments: list[Segment], offset: int) -> None:
+    """Cut everything from `offset`, which starts a batch, behind the later producer snapshots.
 
     After an OSError a retry is safe, and look-ups agree with the log files meanwhile.
     """
+    remove_snapshots(files, directory, offset)
     while len(segments) > 1 and segments[-1].base_offset > offset:
         segments[-1].delete()  # first: what is left of its files would begin the next segment of that name
         segments.pop()

@@ -151,7 +151,7 @@ class FollowerLogs:
         log.busy = True
         try:
             await self._flusher.alone(log, cut)
-            log.take_producers(producers)
+            log.producers = producers.in_place_of(log.producers)
             done()
         finally:
             log.busy, partition.cutting = False, None

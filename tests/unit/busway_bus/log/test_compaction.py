@@ -5,6 +5,7 @@ import contextlib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.busway_bus.log.transactional import truncate
 
 from busway_bus.log.cleaner import Cleaner, cleanable
 from busway_bus.log.compaction import KeyOffsets, Plan, due, groups, horizon, plan
@@ -312,7 +313,7 @@ def test_a_cleaning_of_segments_that_were_truncated_is_dropped():
         group = cleaner.groups()[0] if cut == 2 else log.closed_segments()[:3]
         list(cleaner.write(group))
         assert cleaner.prepare()
-        log.truncate(cut, NOW)
+        truncate(log, cut, NOW)
         assert not cleaner.put_in_place(group, NOW)
         cleaner.abandon()
 

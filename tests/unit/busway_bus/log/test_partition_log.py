@@ -1,6 +1,7 @@
 """Rolls, retention, look-ups by time, and deletion of records, on the simulated disk."""
 
 import pytest
+from tests.unit.busway_bus.log.transactional import truncate
 
 from busway_bus.log import snapshots
 from busway_bus.log.log_config import LogConfig
@@ -288,7 +289,7 @@ def test_truncation_forgets_what_was_cut():
         builder.append(NOW, b"k", b"x" * 60)
         log.append(builder.build(), leader_epoch=at // 4, now_ms=NOW)
     flush(log)
-    log.truncate(5, NOW)
+    truncate(log, 5, NOW)
     assert (log.end_offset, log.flushed_offset, log.epochs.entries) == (5, 5, [(0, 0), (1, 4)])
     assert dict(log.producers.last_records()) == {1: (4, 0)}
     flush(log)
@@ -365,7 +366,7 @@ def test_a_flush_of_what_was_cut_off_says_nothing_of_what_came_after():
     flush(log)
     append(log, NOW)
     point = log.flush_point()
-    log.truncate(5, NOW)
+    truncate(log, 5, NOW)
     for _ in range(3):
         append(log, NOW)
     point.sync()
@@ -385,7 +386,7 @@ def test_a_snapshot_of_what_was_cut_off_is_not_written(monkeypatch):
     point = log.flush_point()
     assert point.rolled
     assert point.snapshot is not None
-    log.truncate(2, NOW)
+    truncate(log, 2, NOW)
     point.sync()
     assert not [name for name in files.list("t-0") if name.endswith(".snapshot")]
     append(log, NOW)
@@ -404,7 +405,7 @@ def test_a_truncation_reads_only_what_follows_the_last_snapshot():
     flush(log)
     assert len(bases(log)) > 3
     files.open(f"t-0/{0:020d}.log").content[8:12] = bytes(4)  # a walk over the first segment fails
-    log.truncate(8, NOW + 5)
+    truncate(log, 8, NOW + 5)
     for number in (8, 9):
         builder = BatchBuilder(producer_id=number % 2, producer_epoch=0, base_sequence=number // 2)
         builder.append(NOW, b"k", b"x" * 60)

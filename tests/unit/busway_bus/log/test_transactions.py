@@ -5,7 +5,7 @@ import logging
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.busway_bus.log.transactional import NOW, committed, end, flush, stable_end, write
+from tests.unit.busway_bus.log.transactional import NOW, committed, end, flush, stable_end, truncate, write
 
 from busway_bus.kernel import limits
 from busway_bus.log import aborted as aborted_module
@@ -105,7 +105,7 @@ def step(files: SimFiles, log: PartitionLog, model: Model, action: str, number: 
     elif action == "truncate":
         offset = log.end_offset - number % 4 if log.end_offset else 0
         offset = max(offset, 0)
-        log.truncate(offset, NOW)
+        truncate(log, offset, NOW)
         flush(log)  # or a power cut would bring back what was cut off
         model.cut(offset)
     else:
@@ -418,7 +418,7 @@ def test_an_abort_that_is_cut_off_has_never_been():
     write(log, 1, (b"k", b"v"))
     end(log, 1, committed=False)
     flush(log)
-    log.truncate(1, NOW)
+    truncate(log, 1, NOW)
     assert (log.active.transactions.count, stable_end(log)) == (0, 0)
     end(log, 1, committed=True)
     assert [record.value for record in committed(log)] == [b"v"]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.busway_bus.log.transactional import truncate
 
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import PartitionLog
@@ -77,7 +78,7 @@ class History:
     def truncate(self, number: int) -> None:
         """Cut at an offset, which may be within a batch."""
         offset = number % (self.end + 1)
-        self.log.truncate(offset, NOW)
+        truncate(self.log, offset, NOW)
         self.batches = self.kept(offset)
 
     def truncate_on_a_failing_disk(self, number: int) -> None:
@@ -86,13 +87,13 @@ class History:
         self.files.good_steps = number // 1000 % 12
         while self.files.good_steps is not None:
             try:
-                self.log.truncate(offset, NOW)
+                truncate(self.log, offset, NOW)
                 self.files.good_steps = None
             except OSError:
                 self.batches = [batch for batch in self.batches if batch[0] < self.log.end_offset]
                 assert len(self.batches) >= len(self.kept(offset))
                 self.check()
-        self.log.truncate(offset, NOW)
+        truncate(self.log, offset, NOW)
         self.batches = self.kept(offset)
 
     def truncate_in_a_power_cut(self, number: int) -> None:
@@ -101,7 +102,7 @@ class History:
         flushed = min(self.log.flushed_offset, offset)
         self.files.steps_left = number // 1000 % 12
         try:
-            self.log.truncate(offset, NOW)
+            truncate(self.log, offset, NOW)
         except PowerCut:
             pass
         else:

@@ -12,6 +12,11 @@ from busway_protocol.records.record import Record, decode_records
 NOW = 1_700_000_000_000
 
 
+def truncate(log: PartitionLog, offset: int, now_ms: int) -> None:
+    """Cut a log in this thread, as the store does."""
+    log.producers = log.cut(offset, now_ms).in_place_of(log.producers)
+
+
 def write(
     log: PartitionLog,
     producer: int,
