@@ -55,7 +55,7 @@ quorum describe --replication
 cluster cluster-id
 cluster list-endpoints
 configs --describe --entity-type brokers
-configs --alter --entity-type brokers --entity-name 3 --add-config log.cleaner.threads=3
+configs --alter --entity-type brokers --entity-name 3 --add-config log.cleaner.threads=2
 configs --alter --entity-type topics --entity-name t --add-config retention.ms=2000
 leader-election --election-type preferred --topic t --partition 1
 reassign --list
