@@ -323,6 +323,7 @@ async def test_undecodable_events_are_put_aside(bus: TestBus) -> None:
 async def test_over_http(bus: TestBus) -> None:
     """A driver reports, a rider gets a quote and a ride, it is declined and cancelled; what makes no sense is refused with the reason."""
     async with serving(service.web) as url, httpx2.AsyncClient(base_url=url) as client:
+        assert (await client.get("/city.js")).headers["content-type"].startswith("text/javascript")
         place: dict[str, Any] = {"city": "berlin", "lat": CENTRE.lat, "lng": CENTRE.lng}
         assert (await client.post("/positions", json=[{"driver_id": "d", **place}])).json() == {"stored": 1}
         await bus.settle()
