@@ -67,6 +67,7 @@ class ClusterFaults:
             "full disk": self._full_disk,
             "failing sync": self._failing_sync,
             "damage": self._damage,
+            "wipe": self._wipe,
             "kill client": self._kill,
             "clock jump": self._jump,
         }
@@ -243,6 +244,14 @@ class ClusterFaults:
                 put(disk, path, whole + content[len(damaged) :])
         self._damaged.clear()
         self._cluster.damaged.clear()
+
+    async def _wipe(self, fault: Fault) -> bool:
+        """Replace a broker by an empty machine with its name."""
+        node = self._node(fault)
+        node.power_cut()
+        self._cluster.take_down(node, fault.for_ms)
+        self._cluster.replace_disk(node)
+        return True
 
     async def _kill(self, fault: Fault) -> bool:
         self._kill_client(fault.target)

@@ -9,6 +9,7 @@ from typing import Final
 
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.replication.partition import Partition
+from busway_bus.testing.sim_files import SimFiles
 from busway_bus.testing.world import Crashed, SimNode, World
 from busway_protocol.records.batch import iter_batches
 from tests.simulation.quorum.nodes import SimController
@@ -29,6 +30,7 @@ class Cluster:
         down_until: time before which a node is not started.
         refused: why the last start of a node failed.
         starts: number of starts.
+        disks: number of replaced disks.
         damaged: names of nodes with damaged files.
     """
 
@@ -42,7 +44,7 @@ class Cluster:
         self.brokers = [node for node, roles in zip(self.nodes, plan.roles, strict=True) if "broker" in roles]
         self.down_until: dict[str, float] = {}
         self.refused: dict[str, Exception] = {}
-        self.starts = 0
+        self.starts = self.disks = 0
         self.damaged: set[str] = set()
 
     def _make(self, number: int, roles: str, voters: str) -> SimNode:
@@ -62,9 +64,20 @@ class Cluster:
         }
         make = SimNode if "broker" in roles else SimController
         node = make(self.world, name, {**settings, **self.plan.settings})
+        self._format(node)
+        return node
+
+    def _format(self, node: SimNode) -> None:
+        number = node.name.removeprefix("n")
         node.disk.replace("meta.properties", f"version=1\ncluster.id={CLUSTER_ID}\nnode.id={number}\n".encode())
         node.disk.faults.sync_s = (0.0, self.plan.delays.get("sync_ms", 0.0) / 1000)
-        return node
+
+    def replace_disk(self, node: SimNode) -> None:
+        """Give a node that does not run an empty, formatted disk."""
+        waits, self.disks = node.disk.waits, self.disks + 1
+        node.disk = SimFiles(self.world.chance(f"{node.name}/disk/{self.disks}"))
+        node.disk.waits = waits
+        self._format(node)
 
     @property
     def addresses(self) -> str:

@@ -31,6 +31,7 @@ KINDS: Final = (
     "full disk",
     "failing sync",
     "damage",
+    "wipe",
     "clock jump",
     "kill client",
 )
@@ -42,7 +43,7 @@ _ROLES: Final[tuple[tuple[float, tuple[str, ...]], ...]] = (
     (0.07, (COMBINED,) * 3 + ("broker",)),
     (0.06, (COMBINED,) * 2 + ("controller", "broker")),
 )
-"""Roles of the nodes, with their probability; three brokers at least."""
+"""Roles of the nodes, with their probability; three brokers at least. A broker that is no voter is the last node."""
 _PORTIONS: Final = (0.15, 0.3, 0.6)
 """Probability of each kind of fault to exist in a run: one of these for all kinds."""
 SPAN_MS: Final = (1_000, 5_000)
@@ -167,8 +168,10 @@ class _Drawing:
         kinds = [kind for kind in KINDS if self._maybe(likely)] or [self._chance.choice(KINDS)]
         if "damage" in kinds:
             kinds = [kind for kind in kinds if kind in _BESIDE_DAMAGE]
-        if len(load) == 1:
-            kinds = [kind for kind in kinds if kind != "kill client"] or ["crash"]
+        impossible = {"kill client"} if len(load) == 1 else set()
+        if "broker" not in roles:
+            impossible.add("wipe")  # a voter whose vote is lost may vote again
+        kinds = [kind for kind in kinds if kind not in impossible] or ["crash"]
         names = [f"n{number}" for number in range(1, len(roles) + 1)]
         sick = self._chance.choice([name for name, role in zip(names, roles, strict=True) if "broker" in role])
         count = self._chance.randint(1, 6)
@@ -198,6 +201,8 @@ class _Drawing:
                 target, for_ms, amount = sick, 300, chance.choice([10, 50, 100])
             case "damage":
                 target = sick
+            case "wipe":
+                target = names[-1]
             case "slow link":
                 target, amount = f"{first}>{second}", chance.choice([50, 300, 900])
             case "cut":
