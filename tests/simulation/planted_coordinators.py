@@ -47,16 +47,6 @@ def _not_resumed(_: Any) -> Any:
     return resume
 
 
-def _first_partition_alone(original: Any) -> Any:
-    async def write(self: Any, marker: Any, partitions: Any, **named: Any) -> Any:
-        from busway_protocol.errors import ErrorCode
-
-        codes = dict.fromkeys(partitions, ErrorCode.NONE)
-        return {**codes, **await original(self, marker, sorted(partitions)[:1], **named)}
-
-    return write
-
-
 def _any_answer_will_do(original: Any) -> Any:
     async def write(self: Any, marker: Any, partitions: Any, **named: Any) -> Any:
         from busway_protocol.errors import ErrorCode
@@ -111,11 +101,6 @@ PLANTED: Final = (
         "prepared transaction not resumed",
         "a new coordinator does not write the markers of transactions whose end was decided before",
         ((f"{_MARKERS}.resume", _not_resumed),),
-    ),
-    Planted(
-        "marker in the first partition alone",
-        "a transaction is complete when one of its partitions has the marker",
-        (("busway_bus.coordinator.remote_markers:ClusterMarkerWriter.write", _first_partition_alone),),
     ),
     Planted(
         "refused marker counts as written",
