@@ -118,7 +118,9 @@ def shown(cluster: Cluster, printed: str) -> list[str]:
         printed = re.sub(pattern, word, printed, flags=re.MULTILINE)
     for begin, gap in (("Isr: ", ","), ("for partitions ", ", ")):  # in no order of their own
         printed = re.sub(
-            rf"({begin})(\S+(?:, \S+)*)", lambda seen, gap=gap: seen[1] + gap.join(sorted(seen[2].split(gap))), printed
+            rf"({begin})([^\s,]+(?:{gap}[^\s,]+)*)",
+            lambda seen, gap=gap: seen[1] + gap.join(sorted(seen[2].split(gap))),
+            printed,
         )
     lines = [re.sub(r"\s+", " ", line).strip() for line in printed.splitlines()]
     return sorted(line for line in lines if line and line != "null")
