@@ -116,6 +116,12 @@ def shown(cluster: Cluster, printed: str) -> list[str]:
         (r"^\d(\s+\S{22}\s+)\d+\s+\d+ ", r"NODE\1N "),
     ):
         printed = re.sub(pattern, word, printed, flags=re.MULTILINE)
+    for begin, gap in (("Isr: ", ","), ("for partitions ", ", ")):  # in no order of their own
+        printed = re.sub(
+            rf"({begin})([^\s,]+(?:{gap}[^\s,]+)*)",
+            lambda seen, gap=gap: seen[1] + gap.join(sorted(seen[2].split(gap))),
+            printed,
+        )
     lines = [re.sub(r"\s+", " ", line).strip() for line in printed.splitlines()]
     return sorted(line for line in lines if line and line != "null")
 
@@ -156,13 +162,13 @@ async def compare(jvm: ToolsJvm, both: tuple[Cluster, Cluster], *lines: str, con
 
 
 async def settled(jvm: ToolsJvm, both: tuple[Cluster, Cluster], line: str, wanted: str) -> None:
-    """Wait until a tool prints these words of each cluster; then all lines are the same."""
+    """Wait until a tool prints these words of each cluster, or nothing for no words; then all lines are the same."""
     printed: Mapping[int, tuple[int, list[str]]] = {}
 
     async def is_shown() -> bool:
         nonlocal printed
         printed = {number: await ask(jvm, cluster, line) for number, cluster in enumerate(both)}
-        return all(wanted in " ".join(lines) for _, lines in printed.values())
+        return all(wanted in " ".join(lines) if wanted else not lines for _, lines in printed.values())
 
     try:
         await until(is_shown, seconds=60, pause_s=0.5)
@@ -175,7 +181,7 @@ async def a_node_is_away(jvm: ToolsJvm, both: tuple[Cluster, Cluster]) -> None:
     """Leaders move, replicas leave the ISR and are eligible where too few are in sync; back, the node leads by an election."""
     await asyncio.gather(*(cluster.stop(2) for cluster in both))
     await settled(jvm, both, "topics --describe --topic u", "Partition: 1 Leader: 1 Replicas: 1,2 Isr: 1 Elr:")
-    await settled(jvm, both, "topics --describe --topic t", "Isr: 3,1 Elr:")
+    await settled(jvm, both, "topics --describe --topic t", "Partition: 2 Leader: 3 Replicas: 3,1,2 Isr: 1,3 Elr:")
     await settled(jvm, both, "cluster list-endpoints --include-fenced-brokers", " fenced")
     await compare(
         jvm,
