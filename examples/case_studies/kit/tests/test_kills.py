@@ -6,10 +6,13 @@ import time
 from pathlib import Path
 
 import pytest
-from kit.command import Interrupts
+from kit.command import Interrupts, beside
 from kit.kills import Busy, Kills, Target
+from kit.monitor import sentence
 from kit.parts import DemoFailed, Parts
 from tests.support.patience import patient
+
+from busway.admin.explanations import Rebalance, RebalanceReason
 
 READY = "import time; print('ready', flush=True); time.sleep(600)"
 
@@ -33,7 +36,9 @@ async def test_a_part_is_killed_and_what_came_of_it_is_noted(tmp_path: Path) -> 
             kills.kill("nothing")
         await kills.settled()
         texts = [event.text.partition(" after")[0] for event in kills.events]
-        assert (texts, kills.counts) == (["service: kill -9", "service is back", "noted True"], {"service": 1})
+        assert texts[0] == "service: kill -9"
+        # The note comes when its event does, not behind the restart.
+        assert (sorted(texts[1:]), kills.counts) == (["noted True", "service is back"], {"service": 1})
         await kills.stop()
 
 
@@ -81,3 +86,28 @@ async def test_the_second_interrupt_hurries() -> None:
     assert await interrupts.wait(asyncio.sleep(0), 60)
     interrupts.interrupt()
     assert not await interrupts.wait(asyncio.get_running_loop().create_future(), 60)
+
+
+async def test_what_fails_beside_the_work_ends_it() -> None:
+    """The first failure is raised; without one the background ends with the work."""
+    failing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    endless: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def of(future: "asyncio.Future[None]") -> None:
+        await future
+
+    failing.set_exception(DemoFailed("bus ended"))
+    with pytest.raises(DemoFailed, match="bus ended"):
+        await beside(of(endless), of(failing))
+    assert endless.cancelled()
+    background: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    await beside(asyncio.sleep(0), of(background))
+    assert background.cancelled()
+
+
+def test_a_rebalance_in_a_sentence() -> None:
+    """Who, why, how long; of many reasons the first two."""
+    joined = RebalanceReason("joined", "m-1", "gettaxi", "/127.0.0.1", "one", None)
+    left = RebalanceReason("left", "m-2", "gettaxi", "/127.0.0.1", None, "the consumer is closed")
+    rebalance = Rebalance(0, "classic", 3, 1, 12, [joined, left, joined], 0, [], True)
+    assert sentence(rebalance) == "static member one joined; gettaxi left: the consumer is closed, took 12 ms"
