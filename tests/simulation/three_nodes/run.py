@@ -264,7 +264,7 @@ class _Run:
         counts["acknowledged"] = sum(map(len, self._seen.acknowledged.values()))
         counts["records"] = sum(map(len, final.values()))
         counts["read while running"] = sum(map(len, self._seen.read.values()))
-        counts["committed offsets"] = sum(self._seen.committed.values())
+        counts["partitions with committed offsets"] = len(self._seen.committed)
         counts["leaders of partitions"] = len(self._invariants.leaders)
         counts["committed batches"] = sum(map(len, self._invariants.committed.values()))
         counts["starts"] = self._cluster.starts
