@@ -77,7 +77,7 @@ CLUSTER_BUGS: Final = (
         planted_coordinators.PLANTED,
         (
             ("offset commit answered before it is replicated", 5, "an acknowledged write is lost"),
-            ("coordinator's state read before it is replicated", 5, "a reader was told what is lost"),
+            ("coordinator's state read before it is replicated", 5, "a reader got what is lost"),
             ("coordinator loads up to the high watermark", 5, "a shard is not what its log says"),
         ),
     ),

@@ -45,5 +45,5 @@ def test_every_bug_is_in_the_list_once() -> None:
 def test_every_bug_of_a_cluster_has_its_row() -> None:
     """planted.md lists each by its name, with its engine."""
     _, _, section = (Path(__file__).parent / "planted.md").read_text().partition("## Clusters")
-    rows = re.findall(r"^\| ([^|]+?) \| ([^|]+?) \| \d", section, re.MULTILINE)
+    rows = re.findall(r"^\| ([^|]+?) \| ([^|]+?) \| \d+ \| \d+ \|", section, re.MULTILINE)
     assert rows == [(bug.name, bug.where) for bug in CLUSTER_BUGS]

@@ -51,7 +51,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
 def simulate(target: str, **options: Any) -> None:
     """Call the command with its defaults."""
-    defaults = {"seeds": 1000, "first": 0, "seed": None, "time_s": None, "shrink": True}
+    defaults = {"seeds": 1000, "first": 0, "seed": None, "time_s": None, "nodes": None, "shrink": True}
     command.simulate(target, **{**defaults, **options})
 
 
@@ -61,7 +61,7 @@ def test_a_simulation_or_the_app_that_has_one(
 ) -> None:
     """The seeds are printed, so that a run can be repeated."""
     simulate(target, seeds=20, first=100)
-    options = {"seed": None, "shrink": True, "time_s": None}
+    options = {"seed": None, "shrink": True, "time_s": None, "nodes": None}
     assert runs == [("simulated_cli.service:app", range(100, 120), options)]
     assert capsys.readouterr().out == f"{target}: 20 histories hold, seeds 100 to 119\n"
 

@@ -88,7 +88,7 @@ class History:
             elif name is not None:
                 assert final.get(name) == 1 == task.result(), "an acknowledged write is lost, or doubled"
             else:
-                assert task.result().items() <= final.items(), "a reader was told what is lost"
+                assert task.result().items() <= final.items(), "a reader got what is lost"
 
 
 def logged(brokers: Counting, node_id: int) -> dict[str, int]:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, TypeVar
 
+from tests.support.patience import patient
 from tests.support.waiting import until
 from tests.unit.busway_bus.coordinator.coordinators import CoordinatedBrokers
 
@@ -214,7 +215,7 @@ async def play(chance: Random, version: int) -> None:
 
 async def _within(chance: Random, version: int) -> None:
     try:
-        async with asyncio.timeout(ENDS_S):
+        async with asyncio.timeout(patient(ENDS_S)):
             await play(chance, version)
     except TimeoutError:
         raise AssertionError(f"never: a transaction has not ended after {ENDS_S} s") from None

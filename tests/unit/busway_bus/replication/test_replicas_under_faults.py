@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from tests.simulation.replicas.scenario import THEMES, run
 
-SEEDS: Final = range(int(os.environ.get("BUSWAY_SEEDS", "3")))
+SEEDS: Final = range(int(os.environ.get("BUSWAY_SEEDS", "2")))
 
 
 @pytest.mark.slow
