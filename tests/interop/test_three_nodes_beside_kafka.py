@@ -112,6 +112,7 @@ def shown(cluster: Cluster, printed: str) -> list[str]:
     for pattern, word in (
         (r"(Cluster ID: |ClusterId:\s+|TopicId: )\S{22}", r"\1ID"),
         (r"\b1\d{12}\b", "TIME"),
+        (r'"/[^"]*/(?:node-\d|data)"', "DIRECTORY"),
         (r"((?:LeaderId|LeaderEpoch|HighWatermark|MaxFollowerLag|MaxFollowerLagTimeMs):\s+)\d+", r"\1N"),
         (r"^\d(\s+\S{22}\s+)\d+\s+\d+ ", r"NODE\1N "),
     ):
