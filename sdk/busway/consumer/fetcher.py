@@ -63,6 +63,8 @@ class Fetcher:
         self._fetches: dict[int, asyncio.Task[None]] = {}
         self._silent: set[int] = set()
         """Brokers whose last fetch failed; only changes are logged."""
+        self._unreachable: set[int] = set()
+        """Brokers that did not respond, left alone until the metadata was refreshed: their partitions may have moved."""
         self._refused: set[int] = set()
         """Brokers that refused the session of the last fetch."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -120,7 +122,7 @@ class Fetcher:
             now,
             lambda assigned: metadata.leader(*assigned.partition),
             self._replica_of,
-            self._fetches,
+            self._fetches.keys() | self._unreachable,
         )
         if requests.uncommitted:
             self._place(requests.uncommitted, self._placing.by_commits)
@@ -167,6 +169,7 @@ class Fetcher:
     async def _refresh(self) -> None:
         with contextlib.suppress(BuswayError):
             await self._cluster.refresh()
+        self._unreachable.clear()
         self._wake.set()
 
     def _place(self, chosen: list[FetchPosition], look: _Lookup) -> None:
@@ -205,6 +208,7 @@ class Fetcher:
             if node not in self._silent:
                 self._silent.add(node)
                 logger.warning("broker %d cannot be read from, trying until it can: %s", node, problem)
+            self._unreachable.add(node)
             self._put_off(chosen)
         except BuswayError as problem:
             is_session = isinstance(problem, BrokerError) and problem.code in _SESSION

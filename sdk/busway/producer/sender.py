@@ -54,6 +54,8 @@ class Sender:
         self._producer_id = -1
         self._expiry_at = 0.0
         self._stale = False
+        self._unreachable: set[int] = set()
+        """Brokers that did not respond, left alone until the metadata was refreshed: their partitions may have moved."""
         self._rate_limited_log = RateLimitedLog(logger)
         self._single_flight = SingleFlight(self._spawn, self.wake, self._rate_limited_log)
         self.transactions: Transactions | None = None
@@ -137,7 +139,7 @@ class Sender:
                 outside.append(partition)
             elif self._accumulator.lacks_identity(partition, self._producer_id):
                 nameless = True
-            elif self._in_flight.get(leader, 0) < self._options.max_in_flight:
+            elif self._in_flight.get(leader, 0) < self._options.max_in_flight and leader not in self._unreachable:
                 by_leader.setdefault(leader, []).append(partition)
         if homeless or self._stale or self._cluster.is_old:
             self._single_flight.begin("metadata", self._refresh, now)
@@ -162,6 +164,8 @@ class Sender:
         except BuswayError:
             self._stale = True
             raise
+        finally:
+            self._unreachable.clear()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -207,6 +211,7 @@ class Sender:
             )
         except (ConnectionFailed, RequestTimedOut) as problem:
             self._stale = True
+            self._unreachable.add(leader)
             for batch in batches:
                 if self._acks == 0:
                     self._fail(batch, problem)
