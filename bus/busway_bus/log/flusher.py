@@ -8,14 +8,13 @@ Not here: acknowledgement (`replication`).
 import asyncio
 import functools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 from busway_bus.kernel.limits import SYNCS_AT_ONCE_MAX, SYNCS_NEXT_MAX
 from busway_bus.log.flush_point import FlushPoint
 from busway_bus.log.partition_log import PartitionLog
-from busway_bus.scheduling.off_loop import off_loop
 from busway_protocol.errors import ErrorCode, KafkaError
 
 Flushed: TypeAlias = Callable[[KafkaError | None], None]
@@ -64,8 +63,8 @@ class Flusher:
         self.flush(log, functools.partial(_settle, waiter))
         return waiter
 
-    async def alone(self, log: PartitionLog, work: Callable[[], None]) -> None:
-        """Run work on the files of a log in a thread, while none of its syncs runs; those requested meanwhile follow.
+    async def alone(self, log: PartitionLog, work: Callable[[], Awaitable[None]]) -> None:
+        """Run work on the files of a log while none of its syncs runs; those requested meanwhile follow.
 
         Raises:
             KafkaError: the disk failed before.
@@ -77,7 +76,7 @@ class Flusher:
             raise _storage_error(self._failed)
         self._syncing[log] = {}
         try:
-            await off_loop(work)
+            await work()
         finally:
             del self._syncing[log]
             if log in self._again:

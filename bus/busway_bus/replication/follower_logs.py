@@ -16,6 +16,7 @@ from busway_bus.log.store import LogStore
 from busway_bus.replication.following import Append, ReplicaLog
 from busway_bus.replication.log_manager import LogManager
 from busway_bus.replication.partition import Partition
+from busway_bus.scheduling.off_loop import off_loop
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
 from busway_protocol.records.batch import iter_batches
@@ -150,7 +151,7 @@ class FollowerLogs:
 
         log.busy = True
         try:
-            await self._flusher.alone(log, cut)
+            await self._flusher.alone(log, functools.partial(off_loop, cut))
             log.producers = producers.in_place_of(log.producers)
             done()
         finally:
