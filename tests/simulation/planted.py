@@ -7,6 +7,7 @@ from `python -m tests.simulation --planted`).
 """
 
 import asyncio
+from types import MappingProxyType
 from typing import Any, Final
 
 from tests.simulation import planted_ends, planted_members, planted_shares, planted_transactions
@@ -49,7 +50,7 @@ def _hangs_up(original: Any) -> Any:
 
 
 def _deletes_strangers(original: Any) -> Any:
-    def settle(self: Any, topic_ids: Any, removed: Any) -> Any:
+    def settle(self: Any, topic_ids: Any, removed: Any, elsewhere: Any = MappingProxyType({})) -> Any:
         from busway_bus.log.checkpoints import PARTITION_METADATA
         from busway_bus.log.directories import key_of, topic_id_in
 
@@ -59,7 +60,7 @@ def _deletes_strangers(original: Any) -> Any:
             if key is not None and self._files.list(name) and topic_ids.get(key) != held:
                 self._files.remove_tree(name)
                 self._forget({key})
-        return original(self, topic_ids, removed)
+        return original(self, topic_ids, removed, elsewhere)
 
     return settle
 

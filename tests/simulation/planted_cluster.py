@@ -35,11 +35,16 @@ CLUSTER_BUGS: Final = (
             ("fenced broker enters an ISR", 5, "are fenced and enter the ISR"),
             ("restarted broker enters an ISR", 5, "stale request served"),
             ("unclean election although off", 5, "neither in sync nor eligible"),
-            ("eligible leader replicas not kept", 200, "neither in sync nor eligible"),
             ("eligible leader replicas kept above the minimum", 10, "lacks committed records"),
             ("leader epoch not raised by an election", 5, "epoch reused"),
             ("fenced broker elected", 5, "a fenced broker leads"),
         ),
+    ),
+    *_of(
+        "leaders",
+        planted_controller.PLANTED,
+        (("eligible leader replicas not kept", 480, "neither in sync nor eligible"),),
+        dear=True,
     ),
     *_of(
         "quorum",
@@ -86,7 +91,7 @@ CLUSTER_BUGS: Final = (
         planted_replication.PLANTED,
         (
             ("high watermark one record ahead", 5, "acknowledged too early"),
-            ("acks=all waits for the leader alone", 5, "acknowledged too early"),
+            ("acks=all waits for the leader alone", 5, "lost track"),
             ("min.insync.replicas ignored", 5, "acknowledged too early"),
             ("ISR grown below the high watermark", 5, "incomplete replica in sync"),
             ("ISR grown before the leader epoch's start", 8, "incomplete replica in sync"),

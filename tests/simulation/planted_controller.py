@@ -33,7 +33,7 @@ def _any_member_epoch(original: Any) -> Any:
 
 
 def _stays_in_sync(_: Any) -> Any:
-    return lambda image, broker_id, *, config, unclean=False: []
+    return lambda image, broker_id, *, config, unclean=False, limited=False: []
 
 
 def _always_unclean(_: Any) -> Any:
@@ -57,7 +57,9 @@ def _eligible_for_ever(_: Any) -> Any:
 
 
 def _clean_for_ever(original: Any) -> Any:
-    return lambda image, broker_id, *, config, unclean=False: original(image, broker_id, config=config, unclean=False)
+    return lambda image, broker_id, *, config, unclean=False, limited=False: original(
+        image, broker_id, config=config, unclean=False, limited=limited
+    )
 
 
 def _same_epoch(original: Any) -> Any:

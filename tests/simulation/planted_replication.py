@@ -95,7 +95,10 @@ def _cuts_at_high_watermark(original: Any) -> Any:
     def put(self: Any, partition: Any) -> None:
         followed = self._followed.get((partition.topic, partition.index))
         if followed is None or followed.epoch != partition.state.leader_epoch:
-            self._logs.truncate(partition, partition.high_watermark)
+            log = partition.log
+            if partition.high_watermark < log.end_offset:
+                log.producers = log.cut(partition.high_watermark, 0).in_place_of(log.producers)
+                partition.truncated()
         original(self, partition)
 
     return put

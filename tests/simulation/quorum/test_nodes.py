@@ -170,12 +170,12 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room() -> None:
             assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         node.disk.faults.capacity = None
         await node.command("four")
-        assert sorted(node.settings) == ["four", "one"]
+        assert sorted(node.settings) == ["four", "min.insync.replicas", "one"]
         assert node.quorum.epoch == epoch
         node.power_cut()
         await node.start()
         await all_have(world, [node], {"one", "four"})
-        assert sorted(node.settings) == ["four", "one"]
+        assert sorted(node.settings) == ["four", "min.insync.replicas", "one"]
 
     World(seed=6).run(workload)
 

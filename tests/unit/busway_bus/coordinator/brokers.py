@@ -252,7 +252,7 @@ def _copy(leader: Partition, follower: Partition) -> None:
             break
         shared = read_header(own).last_offset + 1
     if shared < follower.log.end_offset:
-        follower.log.truncate(shared, 0)
+        follower.log.producers = follower.log.cut(shared, 0).in_place_of(follower.log.producers)
         follower.truncated()
     for batch in leader.log.batches(follower.log.end_offset):
         follower.appended(follower.log.append_as_follower(batch, now_ms=0))
