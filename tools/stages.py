@@ -149,7 +149,7 @@ def run(command: Sequence[str], environment: Mapping[str, str], log: Path, *, qu
         subprocess.Popen(
             command,
             cwd=ROOT,
-            env={**os.environ, **environment},
+            env={**_environment(), **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -162,6 +162,11 @@ def run(command: Sequence[str], environment: Mapping[str, str], log: Path, *, qu
                 sys.stdout.buffer.write(line)
                 sys.stdout.buffer.flush()
     return process.returncode
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment without the variable that makes each start of Python compile all modules again."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def table(outcomes: Sequence[Outcome], seconds: float) -> str:

@@ -98,3 +98,12 @@ def test_a_stage_beside_another_has_a_row_and_a_file_of_its_own(
     assert "second\n" in printed
     assert [" ".join(line.split()[:2]) for line in printed.splitlines()[-5:-3]] == ["package passed", "check failed"]
     assert (project / "build/check.log").read_text() == "second\n"
+
+
+def test_modules_are_compiled_once(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The stages start hundreds of processes; without caches each would compile everything that it imports."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    assert run_stages([Stage(name="shown", command=("sh", "-c", 'echo "is: $PYTHONDONTWRITEBYTECODE"'))]) == 0
+    assert "is: \n" in capfd.readouterr().out
