@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from busway.cluster.client import ClusterClient
+from busway.cluster.coordinator import ask_coordinator
 from busway.errors import BrokerError, UnsupportedByBroker
 from busway.types import OffsetAndMetadata, TopicPartition
 from busway_protocol.assignors.consumer_protocol import PROTOCOL_TYPE, decode_assignment
@@ -242,9 +243,7 @@ class GroupsAdmin:
                 _check(member.error_code, f"member {member.member_id} of group {group_id}")
 
     async def _ask_coordinator(self, group_id: str, message: Any, *, at_most: int | None = None) -> Any:
-        node_id = await self._cluster.find_coordinator(group_id)
-        connection = await self._cluster.connection(node_id)
-        return await connection.request(message, at_most=at_most)
+        return await ask_coordinator(self._cluster, group_id, message, at_most=at_most)
 
 
 def _described(assignment: DescribedAssignment) -> tuple[TopicPartition, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from busway.cluster.client import ClusterClient
+from busway.cluster.coordinator import ask_coordinator
 from busway.errors import BrokerError
 from busway.types import TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
@@ -71,9 +72,7 @@ class ShareGroupsAdmin:
     _cluster: ClusterClient
 
     async def _ask_coordinator(self, group_id: str, message: Any, *, at_most: int | None = None) -> Any:
-        node_id = await self._cluster.find_coordinator(group_id)
-        connection = await self._cluster.connection(node_id)
-        return await connection.request(message, at_most=at_most)
+        return await ask_coordinator(self._cluster, group_id, message, at_most=at_most)
 
     async def describe_share_group(self, group_id: str) -> ShareGroupDescription:
         """Return a share group with its members."""

@@ -6,17 +6,44 @@ Not here: the requests. An unreachable broker says nothing about what it coordin
 
 import contextlib
 import logging
+from collections.abc import Iterator
 from typing import Any, Final
 
 from busway.cluster.client import ClusterClient, CoordinatorKind
 from busway.errors import BuswayError, ConnectionFailed, RequestTimedOut
 from busway.net.connection import Connection
-from busway.net.retry import Backoff
-from busway_protocol.errors import ErrorCode
+from busway.net.retry import Backoff, RetryTimer
+from busway_protocol.errors import ErrorCode, error_for
 
 MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 PASSING: Final = MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 """Errors of the broker, not of the group or the transaction."""
+
+
+async def ask_coordinator(cluster: ClusterClient, group_id: str, message: Any, *, at_most: int | None = None) -> Any:
+    """Send a request to a group's coordinator, again while it moves or loads.
+
+    The last response is returned when the request timeout is over, and one with another error at once.
+
+    Args:
+        at_most: the highest version of the request.
+    """
+    timer = RetryTimer(cluster.backoff(), cluster.timeout_s)
+    while True:
+        connection = await cluster.connection(await cluster.find_coordinator(group_id))
+        response = await connection.request(message, at_most=at_most)
+        if timer.is_expired or PASSING.isdisjoint(map(error_for, _error_codes(response))):
+            return response
+        await timer.sleep()
+
+
+def _error_codes(response: Any) -> Iterator[int]:
+    """Return the error codes of a response about groups, and of its groups, topics and partitions."""
+    yield getattr(response, "error_code", 0)
+    for entries in ("groups", "results", "topics", "responses"):
+        for entry in getattr(response, entries, ()):
+            yield getattr(entry, "error_code", 0)
+            yield from (partition.error_code for partition in getattr(entry, "partitions", ()))
 
 
 class CoordinatorLink:
