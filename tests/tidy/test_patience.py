@@ -71,6 +71,7 @@ def ran(folder: Path, factor: str, *arguments: str) -> "subprocess.CompletedProc
     )  # fmt: skip
 
 
+@pytest.mark.variant
 @pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "every"), [(("-n", "0"), 120), (("-n", "1", "--timeout", "400"), 400)])
 def test_the_time_out_of_each_test_is_multiplied(tmp_path: Path, arguments: tuple[str, ...], every: float) -> None:

@@ -50,6 +50,7 @@ async def test_a_program_that_is_started_from_a_loop_is_ended_by_signals(ignored
     assert plain(output.decode()) == BY_DEFAULT
 
 
+@pytest.mark.variant
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", ["0", "1"])
 def test_sigint_interrupts_tests_and_what_they_start_in_the_background(tmp_path: Path, processes: str) -> None:

@@ -125,6 +125,7 @@ def drawn(tmp_path: Path, profile: str, module: str = "json") -> str:
     return next((line for line in done.stdout.splitlines() if "drawn" in line), done.stdout + done.stderr)
 
 
+@pytest.mark.variant
 @pytest.mark.slow
 def test_the_gate_draws_the_same_examples_whatever_else_is_imported(tmp_path: Path) -> None:
     """Hypothesis also draws constants of the modules that it finds, and other ones in the profile `fresh`."""

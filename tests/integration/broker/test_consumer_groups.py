@@ -147,6 +147,7 @@ def _changes_its_protocol(bootstrap: str) -> None:
     assert sorted(map(int, first.read + second.read + third.read)) == list(range(40))
 
 
+@pytest.mark.variant
 async def test_librdkafka_moves_a_group_to_the_new_protocol_and_back() -> None:
     """While it reads; what was committed in one protocol counts in the other, so nothing is read twice."""
     settings = {**SETTINGS, "group.consumer.migration.policy": "bidirectional", "group.consumer.max.size": "9"}

@@ -20,6 +20,8 @@ from tests.support.programs import spawn
 from busway.cli import main
 
 SECONDS = patient(30.0)
+CLIENTS = frozenset({"topics", "groups", "schema", "produce", "consume", "version", "dlq", "status", "features", "top"})
+"""Commands that talk to servers only."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,18 +121,9 @@ def no_command_goes_on() -> Iterator[None]:
 
 def run(*arguments: str, stdin: str | bytes | None = None, env: dict[str, str] | None = None) -> Done:
     """A command to its end: in this process where it talks to servers only, which saves the start of an interpreter."""
-    if stdin is None and arguments[0] in {
-        "topics",
-        "groups",
-        "schema",
-        "produce",
-        "consume",
-        "version",
-        "dlq",
-        "status",
-    }:
-        return _run_here(arguments, env or {})
     given = stdin.encode() if isinstance(stdin, str) else stdin
+    if arguments[0] in CLIENTS and not (given and arguments[0] == "produce"):  # which reads from the descriptor
+        return _run_here(arguments, given or b"", env or {})
     done = subprocess.run(
         [sys.executable, "-m", "busway.cli", *arguments],
         input=given or b"",
@@ -146,12 +139,13 @@ def run(*arguments: str, stdin: str | bytes | None = None, env: dict[str, str] |
     return finished
 
 
-def _run_here(arguments: tuple[str, ...], env: dict[str, str]) -> Done:
+def _run_here(arguments: tuple[str, ...], stdin: bytes, env: dict[str, str]) -> Done:
     out, err = io.StringIO(), io.StringIO()
     code = 0
     with (
         mock.patch.dict(os.environ, env),
         mock.patch.object(sys, "argv", ["busway", *arguments]),
+        mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):

@@ -88,6 +88,7 @@ async def test_a_lost_connection_fences_no_live_member(protocol: str) -> None:
             assert await reasons(admin) == before
 
 
+@pytest.mark.variant
 async def test_aiokafka_and_librdkafka_outlive_lost_connections() -> None:
     """With their default heartbeats of 3 s: cut between two of them, they stay in their generations."""
     async with (

@@ -19,6 +19,7 @@ from tests.support.patience import patient
 from tests.support.postgres import Postgres
 from tests.support.programs import spawn_async
 from tests.support.seeds import seed
+from tests.support.variants import with_variants
 
 from busway import Admin, NewTopic, Producer
 from busway.app.extending.extension import CRASH_POINTS
@@ -130,7 +131,12 @@ class Process:
         return await self.ended()
 
 
-@pytest.mark.parametrize("point", [*CRASH_POINTS, "in-transaction", "published"])
+@pytest.mark.parametrize(
+    "point",
+    with_variants(
+        [*CRASH_POINTS, "in-transaction", "published"], gate=["before-commit", "in-transaction", "published"]
+    ),
+)
 async def test_a_crash_at_each_step(url: str, bootstrap: str, point: str) -> None:
     """SIGKILL at a step of the runtime, inside the transaction, or between publishing and deleting; then another process goes on."""
     ledger = Ledger(bootstrap, url)

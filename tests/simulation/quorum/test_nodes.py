@@ -30,6 +30,7 @@ from tests.simulation.quorum.nodes import (
     describe,
     leader_of,
 )
+from tests.support.variants import with_variants
 
 
 async def started(world: World, count: int = 3) -> list[SimController]:
@@ -334,7 +335,7 @@ def test_a_damaged_election_keeps_a_controller_from_starting() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", with_variants(range(6), gate=[0, 1]))
 def test_nothing_is_lost_under_faults(seed: int) -> None:
     """Kills, power cuts and silences, one after the other; then all is there, everywhere."""
 

@@ -63,6 +63,7 @@ async def use() -> None:
 """
 
 
+@pytest.mark.variant
 def test_a_service_keeps_its_types(tmp_path: Path) -> None:
     """By mypy in strict mode; an ignore that is not needed fails, too."""
     service = tmp_path / "service.py"

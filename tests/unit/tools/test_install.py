@@ -22,6 +22,43 @@ def test_a_line_for_each_package() -> None:
     assert steps == ["h3 4.5.0", "rich 15.0.0", "unpacks 3 packages"]
 
 
+def test_the_lines_of_uv() -> None:
+    """Its phases, and the packages that are large enough to be named."""
+    lines = [
+        "Resolved 86 packages in 1.30s\n",
+        "   Building busway @ file:busway\n",
+        "Downloading mypy (14.7MiB)\n",
+        " Downloaded mypy\n",
+        "Prepared 86 packages in 4.02s\n",
+        "Installed 86 packages in 310ms\n",
+        " + h3==4.5.0\n",
+    ]
+    steps = [step for line in lines if (step := install.progress(line)) is not None]
+    assert steps == [
+        "resolved 86 packages in 1.30s",
+        "mypy (14.7MiB)",
+        "prepared 86 packages in 4.02s",
+        "installed 86 packages in 310ms",
+    ]
+
+
+def test_the_settings_of_pip_are_uvs_too(tmp_path: Path) -> None:
+    """Indexes, folders of wheels and certificates; uv reads none of pip's files and variables."""
+    listed = f""":env:.cert='/etc/ssl/ca.crt'
+:env:.default-timeout='180'
+global.index-url='https://index.example/simple'
+global.extra-index-url='https://one.example/simple\\nhttps://two.example/simple'
+global.find-links='{tmp_path}\\n/missing'
+"""
+    options, environment = install.uv_settings(listed)
+    assert options == [
+        "--default-index", "https://index.example/simple",
+        "--index", "https://one.example/simple", "--index", "https://two.example/simple",
+        "--find-links", str(tmp_path),
+    ]  # fmt: skip
+    assert environment["SSL_CERT_FILE"] == "/etc/ssl/ca.crt"
+
+
 def test_an_old_python_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """With the remedy, before anything is made."""
     monkeypatch.setattr(install, "OLDEST", (99, 0))

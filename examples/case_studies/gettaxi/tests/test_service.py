@@ -14,6 +14,7 @@ from gettaxi.events import Ask, Command, Phase, Position, Ride, Status
 from gettaxi.generate import Devices
 from gettaxi.tests.stored import stored
 from gettaxi.traffic import Plan, Traffic
+from tests.support.variants import with_variants
 
 from busway import DeadLetters, Extension, Producer
 from busway.app.model.topic import Route
@@ -164,7 +165,7 @@ async def test_drivers_who_are_given_back_are_taken_behind_that_in_the_topic(bus
     assert newest == {"r1": "other", "r2": "one"}
 
 
-@pytest.mark.parametrize("point", crash_points())
+@pytest.mark.parametrize("point", with_variants(crash_points(), gate=["before-commit"]))
 async def test_killed_at_any_step_every_ride_ends_once_at_its_price(bus: TestBus, point: str) -> None:
     """Killed twice in the middle of traffic at that step: every ride that was asked for is known and ends, no driver ever has two, every
     fare is what the stored positions say."""

@@ -18,6 +18,7 @@ from ingestion.domain import apply
 from ingestion.events import LowFuel, Position, Truck
 from ingestion.generate import drive
 from tests.support.programs import spawn_async
+from tests.support.variants import with_variants
 
 from busway import App
 from busway.testing import TestBus, crash_points
@@ -152,7 +153,7 @@ async def test_what_memory_had_to_let_go_of_is_told_as_a_gap(bus: TestBus, clien
         service.layers._recent_most = domain.RECENT_MOST
 
 
-@pytest.mark.parametrize("point", crash_points())
+@pytest.mark.parametrize("point", with_variants(crash_points(), gate=["before-commit"]))
 async def test_a_crash_at_any_step_leaves_trucks_and_alerts_exact(bus: TestBus, point: str) -> None:
     """Each position counts once, each low tank is alerted once, and the history is whole."""
     given = [

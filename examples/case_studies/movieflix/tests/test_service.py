@@ -13,6 +13,7 @@ import pytest
 from movieflix import domain, model, ratings, recommend, service, taste
 from movieflix.events import Action, Complete, ModelPart, MovieFactors, Profile, Taste, Watched
 from tests.support.programs import spawn_async
+from tests.support.variants import with_variants
 
 from busway import App, Consumer, TopicPartition
 from busway.testing import TestBus, crash_points
@@ -277,7 +278,7 @@ async def test_resume_and_recommendation_are_the_same_on_another_device_and_afte
     assert (after[0][0]["position_s"], after[1]["movies"][0]["movie_id"]) == (1200, 4)
 
 
-@pytest.mark.parametrize("point", crash_points())
+@pytest.mark.parametrize("point", with_variants(crash_points(), gate=["before-commit"]))
 async def test_a_crash_at_any_step_leaves_profiles_and_tastes_exact(bus: TestBus, point: str) -> None:
     """They are those of the rules applied by hand, each event once."""
     devices = App("devices", bus.app.bootstrap_servers, bus.app.schema_registry)

@@ -13,6 +13,7 @@ from mybank import domain, http, service
 from mybank.events import Thresholds
 from mybank.tests.captured import NOON, Captured
 from tests.support.patience import patient
+from tests.support.variants import with_variants
 
 from busway import DeadLetters, Table
 from busway.testing import TestBus, crash_points
@@ -63,7 +64,7 @@ async def test_owners_are_told_once_of_large_transactions_and_of_large_hours(bus
     assert await alert_counts(bus) == Counter(["1:SINGLE", "2:SINGLE", "2:HOURLY", "5:HOURLY"])
 
 
-@pytest.mark.parametrize("point", crash_points())
+@pytest.mark.parametrize("point", with_variants(crash_points(), gate=["before-commit"]))
 async def test_killed_at_any_step_nothing_is_lost_or_told_twice(point: str, bus: TestBus, captured: Captured) -> None:
     """The service dies on a transaction that sets off two alerts; they are sent once, and the hour goes on from it."""
     await service.thresholds.put("a", wishes(hourly="800.00", CARD="500.00"))

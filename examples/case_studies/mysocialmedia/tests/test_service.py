@@ -9,6 +9,7 @@ import pytest
 from mysocialmedia import service
 from mysocialmedia.events import Activity, Kind
 from mysocialmedia.generate import Tally
+from tests.support.variants import with_variants
 
 from busway import App, DeadLetters, Producer
 from busway.testing import TestBus, crash_points
@@ -100,7 +101,7 @@ async def test_totals_are_those_of_the_sets_and_survive_a_restart(bus: TestBus) 
     assert right(tally)
 
 
-@pytest.mark.parametrize("point", crash_points())
+@pytest.mark.parametrize("point", with_variants(crash_points(), gate=["before-commit"]))
 async def test_a_crash_anywhere_changes_no_total(bus: TestBus, point: str) -> None:
     """Killed at that step of a batch and started again, totals and marks are exact."""
     tally, activities = Tally(), make_activities(400, seed=2)

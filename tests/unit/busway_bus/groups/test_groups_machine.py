@@ -601,5 +601,5 @@ class Groups(RuleBasedStateMachine):
 
 
 TestGroups = Groups.TestCase
-TestGroups.settings = settings(max_examples=150, stateful_step_count=50)
+TestGroups.settings = settings(max_examples=80, stateful_step_count=50)
 TestGroups = pytest.mark.slow(TestGroups)

@@ -1,6 +1,7 @@
 """Three or five pure cores under seeds: nothing that was committed is lost, and after the faults all works again."""
 
 import pytest
+from tests.support.variants import with_variants
 from tests.unit.busway_bus.quorum.simulated import run
 
 SEEDS = 200
@@ -8,7 +9,7 @@ STEP = 25
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, SEEDS, STEP))
+@pytest.mark.parametrize("first", with_variants(range(0, SEEDS, STEP), gate=[0, STEP]))
 def test_seeds_hold(first: int) -> None:
     """The invariants hold through crashes, cuts, partitions and lost messages; the faults over, everything is committed everywhere."""
     done = [run(seed) for seed in range(first, first + STEP)]

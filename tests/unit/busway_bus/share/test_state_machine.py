@@ -364,7 +364,7 @@ class SharingWithLetters(Sharing):
     limits = replace(LIMITS, dead_letters=True)
 
 
-SharingWithLetters.TestCase.settings = settings(max_examples=300, stateful_step_count=50)
+SharingWithLetters.TestCase.settings = settings(max_examples=150, stateful_step_count=50)
 TestSharingWithLetters = SharingWithLetters.TestCase
-Sharing.TestCase.settings = settings(max_examples=200, stateful_step_count=40)
+Sharing.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
 TestSharing = Sharing.TestCase

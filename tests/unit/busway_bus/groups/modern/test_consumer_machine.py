@@ -395,4 +395,4 @@ class LargeConsumerGroups(ConsumerGroups):
 
 
 TestLargeConsumerGroups = LargeConsumerGroups.TestCase
-TestLargeConsumerGroups.settings = settings(max_examples=60, stateful_step_count=60)
+TestLargeConsumerGroups.settings = settings(max_examples=30, stateful_step_count=60)
