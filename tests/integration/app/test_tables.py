@@ -14,6 +14,7 @@ from busway import (
     App,
     BadDeclaration,
     Batch,
+    Consumer,
     ConsumerRecord,
     NotRunning,
     Producer,
@@ -432,6 +433,19 @@ async def test_a_global_table_is_whole_in_every_instance() -> None:
                 async with asyncio.timeout(patient(5)):
                     assert await changes.get() == ("z2", None)
         assert not seen
+
+
+async def test_an_empty_global_table_holds_up_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is to be read, so no fetch is waited for; the broker would wait for records."""
+    app = App("zones")
+    zones = app.global_table("zones", value=int, format="json", partitions=2)
+
+    async def no_record_comes(consumer: Consumer, **_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Consumer, "getmany", no_record_comes)
+    async with on_one_bus(app), asyncio.timeout(patient(10)), app:
+        assert not zones
 
 
 async def test_a_global_table_passes_over_what_it_cannot_read(caplog: pytest.LogCaptureFixture) -> None:

@@ -162,11 +162,12 @@ class GlobalTable(Rows[K, V], Extension):
                 async with self._reading(app) as consumer:
                     ends = await consumer.end_offsets(consumer.assignment())
                     while True:
-                        await self._read(app, consumer)
+                        await self._note_positions(consumer)  # also before the first read: an empty topic is read at once
                         backoff.reset()
                         if not loaded.done() and self._has(ends):
                             logger.info("table %s: %d rows", self.topic.name, len(self))
                             loaded.set_result(None)
+                        await self._read(app, consumer)
             except BuswayError as problem:
                 if not loaded.done():
                     raise
@@ -198,6 +199,8 @@ class GlobalTable(Rows[K, V], Extension):
         for records in fetched.values():
             for record in records:
                 await self._apply(app, record)
+
+    async def _note_positions(self, consumer: Consumer) -> None:
         async with self._moved:
             for partition in consumer.assignment():
                 # The position also passes offsets without a record, and markers.
