@@ -315,7 +315,7 @@ async def test_brokers_that_keep_too_little_beside_an_offset_stop_an_app_with_th
     """What is finished ahead is kept there; without it those records would come twice after a crash."""
     held = asyncio.Event()
     async with LocalCluster(properties={"offset.metadata.max.bytes": "1"}) as cluster:
-        app = App("ahead", cluster.bootstrap_servers, commit_interval_s=0.02)
+        app = App("ahead", cluster.bootstrap_servers, commit_interval_s=0.02, drain_timeout_s=0.1)
         sales = app.topic("sales", value=Sale, format="json", partitions=1)
 
         @app.subscribe(sales, guarantee="exactly_once", concurrency=2)
