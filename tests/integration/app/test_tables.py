@@ -436,7 +436,7 @@ async def test_a_global_table_is_whole_in_every_instance() -> None:
 
 
 async def test_an_empty_global_table_holds_up_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is to be read, so no fetch is waited for; the broker would wait for records."""
+    """There is nothing to read, so no fetch is waited for; the broker would wait for records."""
     app = App("zones")
     zones = app.global_table("zones", value=int, format="json", partitions=2)
 
