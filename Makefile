@@ -6,7 +6,7 @@ DEMO := .venv/.demo
 
 .PHONY: demo test variants check sim three-nodes simulate simulate-cases package smoke gate full up hostile interop spark compose bench docs docs-serve clean
 
-ELSEWHERE := java or foreign or hostile or spark or postgres or compose or simulation or package
+PYTHON_ALONE := not java and not foreign and not hostile and not spark and not postgres and not compose and not simulation and not package
 
 demo: $(DEMO)
 	@$(BIN)/busway demo gettaxi $(if $(NODES),--nodes $(NODES))
@@ -14,10 +14,10 @@ demo: $(DEMO)
 # Tests wait for processes and timers: three for two cores keep both busy.
 test: WORKERS ?= $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 1) * 3 // 2)")
 test: $(READY)
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not ($(ELSEWHERE) or variant)"
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "$(PYTHON_ALONE) and not variant"
 
 variants: $(READY)
-	$(BIN)/pytest -n auto --dist worksteal -m "variant and not ($(ELSEWHERE))"
+	$(BIN)/pytest -n auto --dist worksteal -m "variant and $(PYTHON_ALONE)"
 
 # Collecting the tests also compiles them, which every process of `make test` would do otherwise.
 check: $(READY)

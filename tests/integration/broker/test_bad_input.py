@@ -99,11 +99,11 @@ async def test_a_bad_software_name_is_refused(cluster: LocalCluster) -> None:
     assert decode(ApiVersionsResponse, 3, answer, 4).error_code == ErrorCode.INVALID_REQUEST
 
 
-def batch(count: int = 1) -> bytearray:
+def batch(count: int = 1, padding: bytes = b"") -> bytearray:
     """A good batch."""
     builder = BatchBuilder()
     for number in range(count):
-        builder.append(1_700_000_000_000, b"k", b"v%d" % number)
+        builder.append(1_700_000_000_000, b"k", b"v%d" % number + padding)
     return bytearray(builder.build())
 
 
@@ -136,7 +136,7 @@ def damaged(position: int, value: bytes, *, count: int = 2) -> bytes:
         (bytes(batch() + batch()), ErrorCode.INVALID_RECORD),
         (b"short", ErrorCode.INVALID_RECORD),
         (damaged(27, struct.pack(">q", 2**60)), ErrorCode.INVALID_TIMESTAMP),
-        (bytes(batch(200_000)), ErrorCode.MESSAGE_TOO_LARGE),
+        (bytes(batch(padding=bytes(2_000_000))), ErrorCode.MESSAGE_TOO_LARGE),
     ],
     ids=[
         "crc",
