@@ -80,7 +80,7 @@ def search(bug: ClusterBug) -> Outcome:
         for seed in range(bug.seeds):
             try:
                 ENGINES[bug.engine](seed, bug.bug.about)
-            except Exception as problem:
+            except Exception as problem:  # a planted bug may fail in any way; the outcome has it
                 _check_plant(bug, problem)
                 return Outcome(seed + 1, time.process_time() - began, f"{type(problem).__name__}: {problem}")
     return Outcome(bug.seeds, time.process_time() - began, "")

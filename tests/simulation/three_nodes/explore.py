@@ -42,7 +42,7 @@ def _outcome(seed: int) -> SeedOutcome:
     began = time.process_time()
     try:
         outcome = run_seed(seed)
-    except Exception:
+    except Exception:  # reported with its seed; the other seeds run
         return SeedOutcome(seed=seed, cpu_s=time.process_time() - began, problem=traceback.format_exc())
     return SeedOutcome(
         seed=seed,

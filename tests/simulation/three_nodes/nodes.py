@@ -97,7 +97,7 @@ class Cluster:
                     self.refused.pop(node.name, None)
                 except Crashed:
                     continue
-                except Exception as problem:
+                except Exception as problem:  # kept: a node that never starts fails the run with it
                     self.refused[node.name] = problem
                     await self.world.sleep(_AGAIN_S)
             await self.world.sleep(_LOOK_S)
