@@ -259,13 +259,15 @@ class Connection:
         if not answer:
             return None
         limit = self._timeout_s if timeout_s is None else timeout_s
+        timer = REAL_TIME.call_later(limit, self._late, waiter, key, limit)
         try:
-            async with REAL_TIME.timeout(limit):
-                return await waiter
-        except TimeoutError:
-            problem = RequestTimedOut(f"{self.name} did not answer {api(key).name} within {limit:g} s")
-            self.fail(problem)
-            raise problem from None
+            return await waiter
+        finally:
+            timer.cancel()
+
+    def _late(self, waiter: "asyncio.Future[Any]", key: ApiKey, limit: float) -> None:
+        if not waiter.done():
+            self.fail(RequestTimedOut(f"{self.name} did not answer {api(key).name} within {limit:g} s"))
 
     def _write(self, waiting: _Waiting | None, chunks: list[Any]) -> None:
         if self._transport is None:
