@@ -72,8 +72,11 @@ class Clock:
 
     def call_later(self, seconds: float, callback: Callable[..., None], *args: Any) -> asyncio.TimerHandle:
         """As `loop.call_later`: cheaper than a timeout, for what ends a wait by itself."""
+        loop = asyncio.get_running_loop()
+        if WAITS_IN.get() is Time.REAL:
+            return loop.call_later(seconds, callback, *args)
         with self.used():
-            return asyncio.get_running_loop().call_later(seconds, callback, *args)
+            return loop.call_later(seconds, callback, *args)
 
     def timeout(self, seconds: float | None) -> asyncio.Timeout:
         return self.timeout_at(None if seconds is None else self.now_s() + seconds)
