@@ -180,14 +180,18 @@ def command(
 
 def _measure(bench: Bench, target: Path, **about: Any) -> int:
     machine: dict[str, str] = {}
+    code = 0
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
         machine = {"date": about["date"], **describe()}
         bench.run()
-    except (ToolMissing, LoadFailed) as problem:
+    except ToolMissing as problem:
         sys.stderr.write(f"{problem}\n")
         return 1
+    except LoadFailed as problem:
+        _say(f"{problem}; this is what was measured until now")
+        code = 1
     except Stopped:
         _say("stopped; this is what was measured until now")
     machine["load average at the end"] = load_average()
@@ -195,7 +199,7 @@ def _measure(bench: Bench, target: Path, **about: Any) -> int:
     target.write_text(json.dumps(as_json(bench.rows, machine, **about), indent=1) + "\n")
     print("\n".join(f"{name}: {value}" for name, value in machine.items()))
     print(f"\n{table(bench.rows)}\n\nwritten to {target}")
-    return 0
+    return code
 
 
 def main(arguments: list[str] | None = None) -> int:

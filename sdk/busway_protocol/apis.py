@@ -4,11 +4,15 @@ Here: one table, built from the message classes, with the version ranges of Apac
 Not here: which APIs a broker serves (its handlers).
 """
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
+from busway_protocol.compile import decode_from
+from busway_protocol.errors import UnencodableMessage
+from busway_protocol.headers import ResponseHeader
 from busway_protocol.messages import (
     brokers,
     cluster,
@@ -117,6 +121,11 @@ class Api:
     flexible_from: int
 
 
+_REQUEST_HEAD: Final = struct.Struct(">hhih")
+"""API key, version, correlation id, the client id's length."""
+_CORRELATION: Final = struct.Struct(">i")
+_NO_TAGS: Final = b"\0"
+"""An empty set of tagged fields, in headers of flexible versions."""
 _MODULES: Final = (
     brokers,
     cluster,
@@ -139,7 +148,7 @@ _MODULES: Final = (
 )
 
 
-def _collect() -> Mapping[ApiKey, Api]:
+def _collect() -> dict[int, Api]:
     messages: dict[ApiKey, dict[str, type[Any]]] = {}
     for module in _MODULES:
         for value in vars(module).values():
@@ -147,7 +156,7 @@ def _collect() -> Mapping[ApiKey, Api]:
                 info = info_of(value)
                 assert info.api_key is not None
                 messages.setdefault(ApiKey(info.api_key), {})[info.direction] = value
-    table = {}
+    table: dict[int, Api] = {}
     for key in sorted(messages):
         request, response = messages[key]["request"], messages[key]["response"]
         info = info_of(request)
@@ -163,15 +172,14 @@ def _collect() -> Mapping[ApiKey, Api]:
     return table
 
 
-APIS: Final[Mapping[ApiKey, Api]] = _collect()
+APIS: Final[Mapping[int, Api]] = _collect()
 
 
 def api(key: int) -> Api:
-    return APIS[ApiKey(key)] if key in APIS else _unknown(key)
-
-
-def _unknown(key: int) -> Api:
-    raise KeyError(f"no API has the key {key}")
+    known = APIS.get(key)
+    if known is None:
+        raise KeyError(f"no API has the key {key}")
+    return known
 
 
 def request_header_version(key: int, version: int) -> int:
@@ -186,6 +194,29 @@ def response_header_version(key: int, version: int) -> int:
     if key == ApiKey.API_VERSIONS:
         return 0
     return 1 if version >= api(key).flexible_from else 0
+
+
+def request_head(key: int, version: int, correlation_id: int, client_id: bytes) -> bytes:
+    """Encode the header of a request, as `RequestHeader`; raise `UnencodableMessage`."""
+    try:
+        head = _REQUEST_HEAD.pack(key, version, correlation_id, len(client_id)) + client_id
+    except struct.error as problem:
+        raise UnencodableMessage(f"the header of a request: {problem}") from problem
+    return head + _NO_TAGS if version >= api(key).flexible_from else head
+
+
+def response_head(key: int, version: int, frame: memoryview) -> tuple[int, int]:
+    """Decode the header of a response, as `ResponseHeader`; raise `MalformedMessage`.
+
+    Returns:
+        The correlation id, and where the message begins.
+    """
+    header_version = response_header_version(key, version)
+    end = _CORRELATION.size + header_version
+    if frame[_CORRELATION.size : end] == _NO_TAGS[:header_version] and len(frame) >= end:
+        return _CORRELATION.unpack_from(frame)[0], end
+    header, end = decode_from(ResponseHeader, header_version, frame, 0)
+    return header.correlation_id, end
 
 
 def negotiate(key: int, offered: tuple[int, int]) -> int | None:

@@ -420,10 +420,12 @@ class _Encoder(_Source):
             self.flush()
             self.put(f"{parts}[{field.tag}] = w; w = {outer}")
             self.depth -= 1
-        self.put(f"w += _uvarint(len({parts}))")
+        self.put(f"if not {parts}: w.append(0)")
+        self.put("else:")
         part = self.fresh("part")
-        self.put(f"for tag in sorted({parts}):")
-        self.put(f"    {part} = {parts}[tag]; w += _uvarint(tag); w += _uvarint(len({part})); w += {part}")
+        self.put(f"    w += _uvarint(len({parts}))")
+        self.put(f"    for tag in sorted({parts}):")
+        self.put(f"        {part} = {parts}[tag]; w += _uvarint(tag); w += _uvarint(len({part})); w += {part}")
         if not tagged:
             self.depth -= 1
 

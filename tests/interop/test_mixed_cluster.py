@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from tests.interop.test_java_tools import TOOLS
 from tests.support.apache_kafka import ApacheKafka, java
 from tests.support.busway_nodes import BuswayNodes
 from tests.support.patience import patient
+from tests.support.waiting import blocking_until
 
 pytestmark = [pytest.mark.foreign, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(600)]
 COORDINATORS = 8
@@ -68,26 +68,23 @@ class MixedCluster:
 
     def check_equal(self, partition: str, *brokers: int) -> None:
         """Wait until the log is the same on these brokers, byte for byte."""
-        deadline = time.monotonic() + patient(30)
-        while True:
-            logs = {broker: self.log_of(broker, partition) for broker in brokers}
-            if len(set(logs.values())) == 1:
-                return
-            assert time.monotonic() < deadline, {broker: len(log) for broker, log in logs.items()}
-            time.sleep(0.1)  # no event tells what is on another process's disk
+        blocking_until(lambda: len({self.log_of(broker, partition) for broker in brokers}) == 1, seconds=30)
 
     def forget_the_first_metadata(self) -> None:
         """Create topics until no node has the beginning of the metadata log."""
         admin = AdminClient({"bootstrap.servers": self.busway.bootstrap_servers, "log_level": 0})
         begins = [node.data_dir / "__cluster_metadata-0" / f"{0:020d}.log" for node in self.busway.nodes.values()]
-        deadline = time.monotonic() + patient(60)
-        for number in itertools.count():
+        numbers = itertools.count()
+
+        def forgotten() -> bool:
             if not any(file.exists() for file in begins):
-                return
-            assert time.monotonic() < deadline, begins
-            (created,) = admin.create_topics([NewTopic(f"early-{number}", 4, 3)]).values()
+                return True
+            (created,) = admin.create_topics([NewTopic(f"early-{next(numbers)}", 4, 3)]).values()
             created.result(patient(20))
-            time.sleep(0.5)  # a topic needs no more than a millisecond; snapshots are taken in the background
+            return False
+
+        # A topic needs no more than a millisecond; snapshots are taken in the background.
+        blocking_until(forgotten, seconds=60, pause_s=0.5)
 
     def produce(self, topic: str, count: int, **settings: str) -> None:
         """Records with acks=all, each acknowledged and written once."""
@@ -121,13 +118,7 @@ class MixedCluster:
 
     def wait_for_isr(self, topic: str, *brokers: int) -> None:
         """Wait until these are in sync, for each partition."""
-        deadline = time.monotonic() + patient(60)
-        while True:
-            seen = self.leaders(topic)
-            if all(isr == sorted(brokers) for _, isr in seen.values()):
-                return
-            assert time.monotonic() < deadline, seen
-            time.sleep(0.1)
+        blocking_until(lambda: all(isr == sorted(brokers) for _, isr in self.leaders(topic).values()), seconds=60)
 
 
 @pytest.fixture
@@ -252,10 +243,12 @@ def check_settings(cluster: MixedCluster, admin: AdminClient) -> None:
         resource = ConfigResource(kind, name, incremental_configs=[entry])
         for altered in admin.incremental_alter_configs([resource]).values():
             altered.result(patient(20))
-    deadline = time.monotonic() + patient(20)
-    for (kind, name), (setting, value) in wanted.items():
-        while True:
-            (described,) = admin.describe_configs([ConfigResource(kind, name)]).values()
-            if described.result(patient(20))[setting].value == value:
-                break
-            assert time.monotonic() < deadline, setting
+
+    def described() -> bool:
+        return all(
+            admin.describe_configs([resource])[resource].result(patient(20))[setting].value == value
+            for (kind, name), (setting, value) in wanted.items()
+            for resource in [ConfigResource(kind, name)]
+        )
+
+    blocking_until(described)

@@ -14,8 +14,8 @@ from tests.simulation.explore import Rotten
 from tests.simulation.planting import Planted, planted
 from tests.simulation.quorum import cluster as controllers
 from tests.simulation.replicas import scenario as replicas
-from tests.unit.busway_bus.controller import leader_model
-from tests.unit.busway_bus.coordinator import runtime_histories, transaction_histories
+from tests.unit.busway_bus.controller import leader_model, process_model
+from tests.unit.busway_bus.coordinator import group_histories, runtime_histories, transaction_histories
 from tests.unit.busway_bus.quorum import simulated
 
 THEMES: Final = {*replicas.THEMES, "elr"}
@@ -23,15 +23,18 @@ Run = Callable[[int, str], Any]
 """Runs a seed of a theme; raises where a rule is broken."""
 
 ENGINES: Final[Mapping[str, Run]] = {
+    "processes": process_model.run,
     "leaders": leader_model.run,
     "quorum": lambda seed, about: simulated.run(seed),
     "runtime": runtime_histories.run,
+    "groups": group_histories.run,
     "replicas": replicas.run,
     "controllers": lambda seed, about: controllers.run(seed),
     "transactions": transaction_histories.run,
 }
-"""The controller's decisions; cores of the quorum; a coordinator's runtime that moves; brokers that replicate; controllers
-with their disks; transactions whose coordinators and partitions move."""
+"""Processes of brokers at the controller; its elections and ISRs; cores of the quorum; a coordinator's runtime that moves;
+groups whose coordinator moves; brokers that replicate; controllers with their disks; transactions whose coordinators and
+partitions move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def search(bug: ClusterBug) -> Outcome:
         for seed in range(bug.seeds):
             try:
                 ENGINES[bug.engine](seed, bug.bug.about)
-            except Exception as problem:
+            except Exception as problem:  # a planted bug may fail in any way; the outcome has it
                 _check_plant(bug, problem)
                 return Outcome(seed + 1, time.process_time() - began, f"{type(problem).__name__}: {problem}")
     return Outcome(bug.seeds, time.process_time() - began, "")

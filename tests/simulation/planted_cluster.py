@@ -27,6 +27,15 @@ def _of(engine: str, bugs: Iterable[Planted], rows: Iterable[Row], *, dear: bool
 
 CLUSTER_BUGS: Final = (
     *_of(
+        "processes",
+        planted_controller.PLANTED,
+        (
+            ("heartbeat with an old broker epoch accepted", 5, "heartbeat of a replaced process is accepted"),
+            ("registration with an old incarnation accepted", 5, "has the epoch of another process"),
+            ("registration accepted beside a live process", 5, "registered beside a live process"),
+        ),
+    ),
+    *_of(
         "leaders",
         planted_controller.PLANTED,
         (
@@ -84,6 +93,14 @@ CLUSTER_BUGS: Final = (
             ("offset commit answered before it is replicated", 5, "an acknowledged write is lost"),
             ("coordinator's state read before it is replicated", 5, "a reader got what is lost"),
             ("coordinator loads up to the high watermark", 5, "a shard is not what its log says"),
+        ),
+    ),
+    *_of(
+        "groups",
+        planted_coordinators.PLANTED,
+        (
+            ("group generation lost at a fail-over", 5, "generation goes back"),
+            ("group epoch lost at a fail-over", 5, "epoch goes back"),
         ),
     ),
     *_of(

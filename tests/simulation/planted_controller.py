@@ -1,4 +1,4 @@
-"""Bugs put into the controller on purpose: elections, ISR changes, registrations.
+"""Bugs put into the controller on purpose: registrations, heartbeats, elections, ISR changes.
 
 Here: each as a change of a named function.
 Not here: the engine and the bound of each (`planted_cluster`), how they are put in (`planting`).
@@ -87,7 +87,37 @@ def _fenced_leads(original: Any) -> Any:
     return acceptable
 
 
+def _any_incarnation(original: Any) -> Any:
+    def decide(self: Any, image: Any, surroundings: Any) -> Any:
+        from dataclasses import replace
+
+        before = image.brokers.get(self.node_id)
+        known = self if before is None else replace(self, incarnation=before.incarnation)
+        return original(known, image, surroundings)
+
+    return decide
+
+
+def _no_session(_: Any) -> Any:
+    return lambda self, broker, now_ms, timeout_ms: False
+
+
 PLANTED: Final = (
+    Planted(
+        "heartbeat with an old broker epoch accepted",
+        "a replaced process unfences its successor, and keeps the session of one that is gone",
+        (("busway_bus.controller.brokers:registered", _any_broker_epoch),),
+    ),
+    Planted(
+        "registration with an old incarnation accepted",
+        "another process of a broker gets the epoch of the one that is registered",
+        (("busway_bus.controller.brokers:RegisterBroker.decide", _any_incarnation),),
+    ),
+    Planted(
+        "registration accepted beside a live process",
+        "a second process with a broker's id takes its place while the first one sends heartbeats",
+        (("busway_bus.controller.heartbeats:BrokerHeartbeats.has_session", _no_session),),
+    ),
     Planted(
         "stale leader epoch accepted in AlterPartition",
         "the controller changes an ISR for a leader that has not seen the partition's last change",

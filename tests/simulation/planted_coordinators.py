@@ -81,6 +81,26 @@ def _added_at_once(original: Any) -> Any:
     return add
 
 
+def _classic_generation_forgotten(original: Any) -> Any:
+    def on_loaded(self: Any, partition: int, shard: Any) -> None:
+        for group in shard.groups.values():
+            if hasattr(group, "generation"):
+                group.generation = 0
+        original(self, partition, shard)
+
+    return on_loaded
+
+
+def _consumer_epoch_forgotten(original: Any) -> Any:
+    def on_loaded(self: Any, partition: int, shard: Any) -> None:
+        for group in shard.groups.values():
+            if hasattr(group, "target_epoch"):
+                group.epoch = group.target_epoch = 1
+        original(self, partition, shard)
+
+    return on_loaded
+
+
 PLANTED: Final = (
     Planted(
         "offset commit answered before it is replicated",
@@ -96,6 +116,16 @@ PLANTED: Final = (
         "coordinator loads up to the high watermark",
         "a new coordinator begins before it has read its log to the end",
         ((f"{_LOADER}._load", _up_to_the_high_watermark),),
+    ),
+    Planted(
+        "group generation lost at a fail-over",
+        "a new coordinator has the members of a classic group, and counts its generations from the first again",
+        (("busway_bus.coordinator.group_coordinator:GroupCoordinator._on_loaded", _classic_generation_forgotten),),
+    ),
+    Planted(
+        "group epoch lost at a fail-over",
+        "a new coordinator has the members of a consumer group, and counts its epochs from the first again",
+        (("busway_bus.coordinator.group_coordinator:GroupCoordinator._on_loaded", _consumer_epoch_forgotten),),
     ),
     Planted(
         "prepared transaction not resumed",

@@ -50,7 +50,7 @@ class ApacheKafkaNodes:
     def __enter__(self) -> "ApacheKafkaNodes":
         try:
             list(self._threads.map(self._running.enter_context, self.nodes.values()))
-        except BaseException:
+        except BaseException:  # interrupted too: no process outlives the test
             self._running.close()
             raise
         return self

@@ -5,6 +5,7 @@ Not here: the factor on it (`patience`); the waits of what is tested.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 from busway import Consumer
@@ -29,6 +30,23 @@ async def until(
             if await holds if isinstance(holds, Awaitable) else holds:
                 return
             await asyncio.sleep(pause_s)
+
+
+def blocking_until(condition: Callable[[], bool], *, seconds: float = 20.0, pause_s: float = 0.1) -> None:
+    """Return once the condition holds; for tests without an event loop.
+
+    Args:
+        seconds: that a quiet machine needs at most.
+        pause_s: between two looks.
+
+    Raises:
+        TimeoutError: it does not hold in time.
+    """
+    deadline = time.monotonic() + patient(seconds)
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not after {patient(seconds):.0f} s: {condition}")
+        time.sleep(pause_s)
 
 
 async def until_assigned(partitions: int, *consumers: Consumer) -> None:

@@ -6,6 +6,7 @@ block and the list of blocks: a few hundred pointers for ten thousand topics. Th
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import Any, Final, Protocol, TypeVar, overload
 
 
@@ -28,7 +29,7 @@ class SortedMap(Mapping[K, V]):
     __slots__ = ("_blocks", "_firsts", "_size")
 
     def __init__(self, items: Mapping[K, V] | Iterable[tuple[K, V]] = ()) -> None:
-        ordered: list[Any] = sorted(dict(items).items(), key=lambda item: item[0])
+        ordered: list[Any] = sorted(dict(items).items(), key=itemgetter(0))
         half = BLOCK // 2
         self._blocks: tuple[_Block[K, V], ...] = tuple(
             (tuple(key for key, _ in block), tuple(value for _, value in block))
@@ -82,7 +83,8 @@ class SortedMap(Mapping[K, V]):
     def updated(self, changes: Mapping[K, V | None]) -> "SortedMap[K, V]":
         """Return a map with these values set, or removed if None."""
         if len(changes) * MANY > self._size:
-            items: dict[K, Any] = {**self, **changes}
+            items: dict[K, Any] = dict(self.pairs())
+            items.update(changes)
             return SortedMap({key: value for key, value in items.items() if value is not None})
         changed = self
         for key, value in changes.items():

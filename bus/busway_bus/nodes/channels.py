@@ -32,10 +32,15 @@ class _Line:
         self._connecting: asyncio.Task[Connection] | None = None
         self._closed = False
 
+    @property
+    def open(self) -> Connection | None:
+        """The open connection, for a request without a timer for opening it."""
+        return self._connection if self._connection is not None and self._connection.open else None
+
     async def connected(self) -> Connection:
         """Return the open connection. BuswayError, OSError: it cannot be opened."""
-        if self._connection is not None and self._connection.open:
-            return self._connection
+        if (connection := self.open) is not None:
+            return connection
         if self._connecting is None:
             self._connecting = asyncio.ensure_future(self._connect())
             self._connecting.add_done_callback(self._ended)
@@ -150,8 +155,10 @@ class ActiveController:
         return self._line
 
     async def _attempt(self, line: _Line, request: Any, timeout_s: float) -> Any:
-        connection = None
+        connection = line.open
         try:
+            if connection is not None:
+                return await connection.request(request, timeout_s=timeout_s)
             async with asyncio.timeout(timeout_s):
                 connection = await line.connected()
                 return await connection.request(request, timeout_s=timeout_s)
@@ -189,9 +196,11 @@ class BrokerConnections:
         A response that is late ends its connection, with all other requests of its purpose.
         """
         line = self._line(node_id, purpose)
+        connection = line.open
         try:
-            async with asyncio.timeout(min(self._connect_s, timeout_ms / 1000)):
-                connection = await line.connected()
+            if connection is None:
+                async with asyncio.timeout(min(self._connect_s, timeout_ms / 1000)):
+                    connection = await line.connected()
         except _LOST as problem:
             raise KafkaError(
                 ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} cannot be reached: {problem or 'timed out'}"

@@ -206,7 +206,7 @@ class ClusterMember:
     def _check_voters(self) -> None:
         """Raise CannotRegister if most voters belong to another cluster."""
         strangers = self._quorum.driver.strangers
-        if 2 * len(strangers) > len(self._config.voters):
+        if strangers and 2 * len(strangers) > len(self._config.voters):
             raise CannotRegister(
                 f"the voters {sorted(strangers)} belong to another cluster: meta.properties of this node has another cluster.id. "
                 f"Choose an empty directory, format it with their cluster's id, or correct controller.quorum.voters"

@@ -143,11 +143,11 @@ class Quorum:
 
     def tick(self, now_ms: int) -> Ready:
         self._requests.expire(now_ms)
-        role = None
-        while role is not self.role:
-            role = self.role
+        replica, role = self.replica, None
+        while role is not replica.role:
+            role = replica.role
             self._poll(now_ms)
-        return self._outbox.take(self.log.end_offset)
+        return self._outbox.take(replica.log.end_offset)
 
     def propose(self, batch: Buffer, now_ms: int, waiter: Waiter = None) -> tuple[Proposal, Ready]:
         """Append a batch; a later `Ready` returns it as committed or discarded.

@@ -5,7 +5,7 @@ Not here: the commands, a controller on another node (another `Controller`).
 """
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 from uuid import UUID
 
 from busway.net.machine import OS
@@ -67,9 +67,10 @@ class LocalController:
                 cluster_id=self._cluster_id,
             )
 
-        long: object = command
-        if isinstance(long, LongCommand) and long.is_long(metadata.image):
-            await self._take_parts(long, surroundings)
+        if hasattr(command, "is_long"):  # `isinstance` of a protocol looks for all members, at each heartbeat
+            long = cast("LongCommand", command)
+            if long.is_long(metadata.image):
+                await self._take_parts(long, surroundings)
         return await metadata.run(lambda image: command.decide(image, surroundings()))
 
     async def _take_parts(self, command: LongCommand, surroundings: Callable[[], Surroundings]) -> None:

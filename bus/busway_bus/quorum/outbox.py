@@ -26,6 +26,7 @@ class Outbox:
         "_discarded",
         "_ends",
         "_held",
+        "_nothing",
         "_save",
         "_sends",
         "number",
@@ -34,6 +35,8 @@ class Outbox:
 
     def __init__(self) -> None:
         self.number = self.persisted = 0
+        self._nothing = Ready(number=0)
+        """What most messages and ticks result in."""
         self._held: deque[tuple[int, Send | Reply]] = deque()
         self._ends: deque[tuple[int, int]] = deque()
         self._save: Election | None = None
@@ -96,8 +99,12 @@ class Outbox:
 
     def take(self, log_end_offset: int) -> Ready:
         """Collect all pending effects, and the messages that may be sent now."""
+        pending = self._appends or self._sends or self._held or self._committed or self._discarded
+        if not pending and self._save is None and self._apply is None:
+            return self._nothing
         if self._save is not None or self._appends:
             self.number += 1
+            self._nothing = Ready(number=self.number)
             if self._appends:
                 self._ends.append((self.number, log_end_offset))
         self._held.extend((self.number, message) for message in self._sends)

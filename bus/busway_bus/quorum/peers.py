@@ -40,19 +40,20 @@ class _Line:
         """
         if self._busy:
             self.close()
-        connection = self._connection
+        connection, left_s = self._connection, self._timeout_s
         self._busy = True
         try:
-            async with asyncio.timeout(self._timeout_s):
-                if connection is None or not connection.open:
-                    connection = self._connection = Connection(
-                        self._host, self._port, client_id=self._client_id, timeout_s=self._timeout_s, of_client=False
-                    )
+            if connection is None or not connection.open:
+                connection = self._connection = Connection(
+                    self._host, self._port, client_id=self._client_id, timeout_s=self._timeout_s, of_client=False
+                )
+                async with asyncio.timeout(self._timeout_s) as limit:
                     await connection.connect()
-                if not _fits(request, connection):
-                    return VoteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, topics=[])
-                answer: QuorumResponse = await connection.request(request)
-                return answer
+                left_s = (limit.when() or 0.0) - asyncio.get_running_loop().time()
+            if not _fits(request, connection):
+                return VoteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, topics=[])
+            answer: QuorumResponse = await connection.request(request, timeout_s=left_s)
+            return answer
         except (BuswayError, ProtocolError, TimeoutError, OSError) as problem:
             if connection is not None:
                 connection.close()

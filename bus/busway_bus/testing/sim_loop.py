@@ -17,13 +17,13 @@ import traceback
 import warnings
 from asyncio import Handle, TimerHandle
 from collections.abc import Callable
-from contextvars import Context
+from contextvars import Context, copy_context
 from random import Random
 from typing import Any, Final, NoReturn, Protocol
 
 from busway_bus.testing.sim_process import PROCESS, Crashed, Host, Process
 from busway_bus.testing.sim_socket import SimSocket
-from busway_bus.testing.sim_tasks import SimFuture, SimTask, end, where
+from busway_bus.testing.sim_tasks import SimFuture, SimHandle, SimTask, SimTimer, end, where
 from busway_bus.testing.trace import Trace
 from busway_protocol.machine import Machine
 
@@ -182,7 +182,10 @@ class SimLoop(asyncio.BaseEventLoop):
             self._runnable.append(process)
 
     def put(self, handle: Handle) -> None:
-        process = handle._context.get(PROCESS, self.world)  # type: ignore[attr-defined]
+        self.queue(handle._context.get(PROCESS, self.world), handle)  # type: ignore[attr-defined]
+
+    def queue(self, process: Process, handle: Handle) -> None:
+        """Run a handle in the process's next round."""
         if not process.dead:
             process.ready.append(handle)
             if not process.queued and not process.stopped:
@@ -190,20 +193,27 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._runnable.append(process)
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Handle:
-        handle = Handle(callback, args, self, context)
-        self.put(handle)
+        if context is None:
+            context = copy_context()
+        handle = SimHandle(callback, args, self, context)
+        process = context.get(PROCESS, self.world)
+        if not process.dead:
+            process.ready.append(handle)
+            if not process.queued and not process.stopped:
+                process.queued = True
+                self._runnable.append(process)
         return handle
 
-    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Context | None = None) -> Handle:
-        return self.call_soon(callback, *args, context=context)
+    call_soon_threadsafe = call_soon
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> TimerHandle:
         return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> TimerHandle:
-        handle = TimerHandle(when, callback, args, self, context)
-        process = handle._context.get(PROCESS, self.world)  # type: ignore[attr-defined]
-        handle._scheduled = True  # type: ignore[attr-defined]
+        if context is None:
+            context = copy_context()
+        handle = SimTimer(when, callback, args, self, context)
+        process = context.get(PROCESS, self.world)
         heapq.heappush(self._events, (when, self.chance.random(), next(self._numbers), process, handle))
         return handle
 
@@ -217,24 +227,33 @@ class SimLoop(asyncio.BaseEventLoop):
     def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
         self._cancelled += 1
         if self._cancelled > _CANCELLED_MIN and self._cancelled * 2 > len(self._events):
-            self._events = [event for event in self._events if event[3] is None or not event[4]._cancelled]
+            self._events[:] = [event for event in self._events if event[3] is None or not event[4]._cancelled]
             heapq.heapify(self._events)
             self._cancelled = 0
 
     def _run_once(self) -> None:
-        events = self._events
-        if not self._runnable:
-            self._next_moment()
-            events = self._events
-        while events and events[0][0] <= self._now:
-            self._fire(heapq.heappop(events))
-            events = self._events
-        runnable = self._runnable
-        if not runnable:
-            return
-        number = self.chance.randrange(len(runnable)) if len(runnable) > 1 else 0
-        runnable[number], runnable[-1] = runnable[-1], runnable[number]
-        self._round(runnable.pop())
+        """Run rounds until the loop is to stop; asyncio's loops do one at each call."""
+        events, runnable, draw = self._events, self._runnable, self.chance.randrange
+        while True:
+            if not runnable:
+                self._next_moment()
+            while events and events[0][0] <= self._now:
+                _, _, _, process, what = heapq.heappop(events)
+                if process is None:
+                    what()
+                    continue
+                what._scheduled = False
+                if what._cancelled:
+                    self._cancelled -= 1
+                else:
+                    self.queue(process, what)
+            if len(runnable) > 1:
+                number = draw(len(runnable))
+                runnable[number], runnable[-1] = runnable[-1], runnable[number]
+            if runnable:
+                self._round(runnable.pop())
+            if self._stopping:  # type: ignore[attr-defined]
+                return
 
     def _next_moment(self) -> None:
         events = self._events
@@ -247,22 +266,8 @@ class SimLoop(asyncio.BaseEventLoop):
         if self._now > self._virtual_s_max:
             self._stuck(f"{self._virtual_s_max:g} s of virtual time are over, and the workload has not ended")
 
-    def _fire(self, event: Event) -> None:
-        process, what = event[3], event[4]
-        if process is None:
-            what()
-            return
-        what._scheduled = False
-        if what._cancelled:
-            self._cancelled -= 1
-        elif not process.dead:
-            process.ready.append(what)
-            if not process.queued and not process.stopped:
-                process.queued = True
-                self._runnable.append(process)
-
     def _round(self, process: Process) -> None:
-        ready = process.ready
+        ready, host = process.ready, process.host
         todo = len(ready)
         self.steps += todo
         for _ in range(todo):
@@ -271,12 +276,19 @@ class SimLoop(asyncio.BaseEventLoop):
             handle = ready.popleft()
             if not handle._cancelled:
                 self._now += STEP_S
-                handle._run()
-                if process.host.waited_s:
+                try:
+                    handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as problem:  # noqa: BLE001 - passed to the handler, as asyncio does
+                    self.call_exception_handler(
+                        {"message": f"Exception in {handle!r}", "exception": problem, "handle": handle}
+                    )
+                if host.waited_s:
                     self._wait_for_disk(process)
-        process.queued = False
-        if ready:
-            self.wake(process)
+        process.queued = bool(ready) and not process.stopped
+        if process.queued:
+            self._runnable.append(process)
         if self.steps > self._steps_max:
             self._stuck(f"{self._steps_max} steps are over, and the workload has not ended")
 
@@ -301,6 +313,10 @@ class SimLoop(asyncio.BaseEventLoop):
 
     # Futures and tasks
 
+    def get_debug(self) -> bool:
+        """Return False: each handle, future and task asks; debug mode looks at threads and real time."""
+        return False
+
     def create_future(self) -> SimFuture:
         future = SimFuture(loop=self)
         future.number = next(self._numbers)
@@ -309,17 +325,12 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None, **options: Any) -> Any:
         self._check_closed()  # type: ignore[attr-defined]
-        process = (PROCESS.get(self.world) if context is None else context.get(PROCESS)) or self.world
+        process = PROCESS.get(self.world) if context is None else context.get(PROCESS, self.world)
         process.tasks_made += 1
-        task = SimTask(
-            process,
-            next(self._numbers),
-            coro,
-            loop=self,
-            name=name or f"{process.name}/{process.tasks_made}",
-            context=context,
-            **options,
-        )
+        name = name or f"{process.name}/{process.tasks_made}"
+        task = SimTask.__new__(SimTask)
+        task.process, task.number = process, next(self._numbers)  # before any set contains it
+        SimTask.__init__(task, coro, loop=self, name=name, context=context, **options)
         process.keep(task)
         return task
 

@@ -136,7 +136,8 @@ class Network:
 
     def delay_between(self, sender: Host, receiver: Host) -> float:
         """Draw the delay of one packet on a link, in s."""
-        delay = self.delay()
+        low, high = self.conditions.delay_s
+        delay = low + (high - low) * self.chance.random()
         return delay + self.slow.get((sender.name, receiver.name), 0.0) if self.slow else delay
 
     def passes(self, sender: Host, receiver: Host) -> bool:

@@ -1,12 +1,14 @@
-"""Futures and tasks with a reproducible order in sets.
+"""Futures and tasks with a reproducible order in sets, and handles without asyncio's debug mode.
 
-Here: both, the stack of a coroutine, and closing one.
+Here: these, the stack of a coroutine, and closing one.
 Not here: when a task's step runs (`sim_loop`).
 """
 
 import asyncio
 import contextlib
 import inspect
+from collections.abc import Callable, Sequence
+from contextvars import Context
 from typing import Any
 
 from busway_bus.testing.sim_process import Process
@@ -27,15 +29,57 @@ class SimFuture(asyncio.Future[Any]):
 
 
 class SimTask(asyncio.Task[Any]):
-    __slots__ = ("number", "process")
+    """A task with its creation number as hash, which is set before asyncio's set of all tasks contains it."""
 
-    def __init__(self, process: Process, number: int, coro: Any, **options: Any) -> None:
-        self.process = process
-        self.number = number  # before any set contains it
-        super().__init__(coro, **options)
+    __slots__ = ("number", "process")
+    number: int
+    process: Process
 
     def __hash__(self) -> int:
         return self.number
+
+
+class SimHandle(asyncio.Handle):
+    """A handle without debug mode: it is made for each step of a task."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Callable[..., Any], args: Sequence[Any], loop: Any, context: Context) -> None:
+        self._callback: Any = callback
+        self._args: Any = args
+        self._loop = loop
+        self._context = context
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None
+
+
+class SimTimer(asyncio.TimerHandle):
+    """A timer without debug mode; the loop counts the cancelled ones that it still has."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, when: float, callback: Callable[..., Any], args: Sequence[Any], loop: Any, context: Context
+    ) -> None:
+        self._callback: Any = callback
+        self._args: Any = args
+        self._loop = loop
+        self._context = context
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+        self._when = when
+        self._scheduled = True
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = self._args = None
+            if self._scheduled:
+                self._loop._timer_handle_cancelled(self)
 
 
 def where(coro: Any) -> list[str]:

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import Context
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -190,6 +191,10 @@ class SimTransport(asyncio.Transport):
         if self._reset is not None:
             self._break_off(self._reset)
             return
+        if not self._unsent and len(data) <= self._window:
+            self._window -= len(data)
+            self._send(data)
+            return
         self._unsent.append(data)
         self._unsent_bytes += len(data)
         self._pump()
@@ -288,7 +293,7 @@ class SimTransport(asyncio.Transport):
             self._loop.later(self._network.delay(), peer._resume)
 
     def _resume(self) -> None:
-        self._queue(self._pump_handle)
+        self._loop.queue(self.process, self._pump_handle)
 
     def _look(self) -> None:
         if (
@@ -299,13 +304,7 @@ class SimTransport(asyncio.Transport):
             and self._protocol is not None
         ):
             self._read_queued = True
-            self._queue(self._read_handle)
-
-    def _queue(self, handle: Handle) -> None:
-        process = self.process
-        if not process.dead:
-            process.ready.append(handle)
-            self._loop.wake(process)
+            self._loop.queue(self.process, self._read_handle)
 
     # Operating system
 
@@ -321,9 +320,8 @@ class SimTransport(asyncio.Transport):
         """Send a packet; None is the end of the stream."""
         peer = self.peer
         delay = self._network.delay_between(self.process.host, peer.process.host)
-        at = max(self._last_arrival + _ORDER_S, self._loop.time() + delay)
-        self._last_arrival = at
-        self._loop.at(at, lambda: peer._arrive(data))
+        self._last_arrival = at = max(self._last_arrival + _ORDER_S, self._loop.time() + delay)
+        self._loop.at(at, partial(peer._arrive, data))
 
     def _arrive(self, data: bytes | None) -> None:
         if self._held or not self._network.passes(self.peer.process.host, self.process.host):

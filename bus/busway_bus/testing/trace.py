@@ -18,22 +18,21 @@ Event = tuple[float, str, str]
 
 class Trace:
     def __init__(self) -> None:
-        self._events: deque[Event] = deque(maxlen=LINES_MAX)
-        self._unhashed: list[Event] = []
+        self._hashed: deque[Event] = deque(maxlen=LINES_MAX)
+        self._new: list[Event] = []
         self._hash = hashlib.sha256()
-        self.count = 0
 
     def add(self, now: float, process: str, what: str) -> None:
-        event = (now, process, what)
-        self._events.append(event)
-        self._unhashed.append(event)
-        self.count += 1
-        if len(self._unhashed) >= _HASHED_AT_ONCE:
+        self._new.append((now, process, what))
+        if len(self._new) >= _HASHED_AT_ONCE:
             self._settle()
 
     def _settle(self) -> None:
-        self._hash.update(repr(self._unhashed).encode())
-        self._unhashed.clear()
+        if not self._new:
+            return
+        self._hash.update(repr(self._new).encode())
+        self._hashed.extend(self._new)
+        self._new.clear()
 
     @property
     def digest(self) -> str:
@@ -42,5 +41,5 @@ class Trace:
 
     def lines(self, last: int | None = None) -> list[str]:
         """Return the last events as text, by default all that are kept."""
-        events = list(self._events)
+        events = [*self._hashed, *self._new][-LINES_MAX:]
         return [f"{now:12.6f} {process:<12} {what}" for now, process, what in (events[-last:] if last else events)]

@@ -59,7 +59,7 @@ class FetchExchange:
         try:
             connection = await self._cluster.connection(node, "fetch")
             answer: FetchResponse = await connection.request(request, at_most=None if opened.by_id else NAMES_UNTIL)
-        except BaseException:
+        except BaseException:  # also cancelled: the broker may have the request, so its session is not known any more
             session.failed()
             raise
         arrived = []

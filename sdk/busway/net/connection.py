@@ -16,11 +16,10 @@ from busway.net.keepalive import keep_alive
 from busway.net.machine import current_machine
 from busway.net.sasl import ClientSecurity, authenticate
 from busway.net.tls import PLAIN_PORT, explained
-from busway_protocol.apis import ApiKey, api, negotiate, request_header_version, response_header_version
-from busway_protocol.compile import decode, decode_from, encode, encode_chunks
+from busway_protocol.apis import ApiKey, api, negotiate, request_head, response_head
+from busway_protocol.compile import decode, encode_chunks
 from busway_protocol.errors import ErrorCode, FrameRefused, ProtocolError
 from busway_protocol.frames import FrameReader
-from busway_protocol.headers import RequestHeader, ResponseHeader
 from busway_protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 
 T = TypeVar("T")
@@ -94,7 +93,7 @@ class Connection:
     ) -> None:
         self.name: str = f"{host}:{port}"
         self._host, self._port = host, port
-        self._client_id = client_id
+        self._client_id = client_id.encode()
         self._timeout_s = timeout_s
         self._is_known = is_known
         self._transport: asyncio.Transport | None = None
@@ -238,7 +237,7 @@ class Connection:
 
         `answer` is False for a request without a response (Produce with acks 0).
         """
-        key = ApiKey(type(message).message_info.api_key)
+        key = api(type(message).message_info.api_key).key
         return await self._send(key, self.version(key, at_most), message, timeout_s, answer=answer)
 
     async def _send(
@@ -247,13 +246,7 @@ class Connection:
         if self._transport is None or self._problem is not None:
             raise ConnectionFailed(f"the connection to {self.name} is closed")
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
-        header = RequestHeader(
-            request_api_key=key,
-            request_api_version=version,
-            correlation_id=self._correlation,
-            client_id=self._client_id,
-        )
-        head = encode(header, request_header_version(key, version))
+        head = request_head(key, version, self._correlation, self._client_id)
         chunks = encode_chunks(message, version)
         size = len(head) + sum(map(len, chunks))
         waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -266,13 +259,15 @@ class Connection:
         if not answer:
             return None
         limit = self._timeout_s if timeout_s is None else timeout_s
+        timer = REAL_TIME.call_later(limit, self._late, waiter, key, limit)
         try:
-            async with REAL_TIME.timeout(limit):
-                return await waiter
-        except TimeoutError:
-            problem = RequestTimedOut(f"{self.name} did not answer {api(key).name} within {limit:g} s")
-            self.fail(problem)
-            raise problem from None
+            return await waiter
+        finally:
+            timer.cancel()
+
+    def _late(self, waiter: "asyncio.Future[Any]", key: ApiKey, limit: float) -> None:
+        if not waiter.done():
+            self.fail(RequestTimedOut(f"{self.name} did not answer {api(key).name} within {limit:g} s"))
 
     def _write(self, waiting: _Waiting | None, chunks: list[Any]) -> None:
         if self._transport is None:
@@ -286,10 +281,10 @@ class Connection:
         if not self._waiting:
             raise ProtocolError("a response arrived without a request")
         correlation, key, version, waiter = self._waiting.popleft()
-        header, position = decode_from(ResponseHeader, response_header_version(key, version), frame, 0)
-        if header.correlation_id != correlation:
+        number, position = response_head(key, version, frame)
+        if number != correlation:
             self._waiting.appendleft((correlation, key, version, waiter))
-            raise ProtocolError(f"the answer carries number {header.correlation_id}, {correlation} was expected")
+            raise ProtocolError(f"the answer carries number {number}, {correlation} was expected")
         if key == ApiKey.API_VERSIONS and frame[position : position + 2] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(
             2, "big"
         ):

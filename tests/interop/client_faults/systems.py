@@ -25,6 +25,7 @@ from tests.support.apache_kafka import QUICK, java_command
 from tests.support.class_archive import JDK
 from tests.support.patience import patient
 from tests.support.programs import end_spawned, held_ports, spawn_async
+from tests.support.waiting import until
 
 START_S: Final = 300.0
 STOP_S: Final = 60.0
@@ -136,11 +137,13 @@ class Nodes:
             process = await spawn_async(*command, stdout=output, stderr=output)
         self._running[node_id] = process
         word = b"Kafka Server started" if self.system == "apache" else b"serving "
+
+        def started() -> bool:
+            assert process.returncode is None, f"node {node_id} ended:\n{log.read_text()[-3000:]}"
+            return word in log.read_bytes()[before:]
+
         try:
-            async with asyncio.timeout(patient(START_S)):
-                while word not in log.read_bytes()[before:]:
-                    assert process.returncode is None, f"node {node_id} ended:\n{log.read_text()[-3000:]}"
-                    await asyncio.sleep(0.05)
+            await until(started, seconds=START_S, pause_s=0.05)
         except TimeoutError:
             raise AssertionError(f"node {node_id} did not start:\n{log.read_text()[-3000:]}") from None
 
@@ -177,7 +180,7 @@ class Nodes:
         try:
             await self._format()
             await self.start(self.node_ids)
-        except BaseException:
+        except BaseException:  # interrupted too: no process outlives the run
             await self.__aexit__(None, None, None)
             raise
         return self

@@ -16,13 +16,12 @@ from busway_bus.metadata.image import ClusterImage
 from busway_bus.metadata.records import TOPIC, ConfigRecord
 from busway_bus.quorum.driver import QuorumDriver
 from busway_bus.quorum.metadata_log import MetadataLog
+from busway_bus.testing.simulated_nodes import CLUSTER_ID, cluster_settings, format_disk
 from busway_bus.testing.world import SimNode, World
 from busway_protocol.errors import KafkaError
 from busway_protocol.machine import Machine
 from busway_protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse, PartitionQuery, TopicQuery
 
-PORT = 9093
-CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 BROKERS = (4, "")
 """The resource whose settings are those of all brokers."""
 
@@ -77,21 +76,12 @@ class SimController(SimNode):
 
 def controllers(world: World, count: int = 3, cluster_ids: Sequence[str] = (), **settings: int) -> list[SimController]:
     """Controllers on hosts of their own, with formatted disks; not started."""
-    voters = ",".join(f"{number}@c{number}:{PORT}" for number in range(1, count + 1))
+    names = [f"c{number}" for number in range(1, count + 1)]
+    further = {key.replace("_", "."): str(value) for key, value in settings.items()}
     made = []
-    for number in range(1, count + 1):
-        name = f"c{number}"
-        properties = {
-            "process.roles": "controller",
-            "node.id": str(number),
-            "controller.listener.names": "CONTROLLER",
-            "listeners": f"CONTROLLER://{name}:{PORT}",
-            "controller.quorum.voters": voters,
-            **{key.replace("_", "."): str(value) for key, value in settings.items()},
-        }
-        node = SimController(world, name, properties)
-        cluster_id = cluster_ids[number - 1] if cluster_ids else CLUSTER_ID
-        node.disk.replace("meta.properties", f"version=1\ncluster.id={cluster_id}\nnode.id={number}\n".encode())
+    for number, properties in enumerate(cluster_settings(names, ["controller"] * count), 1):
+        node = SimController(world, names[number - 1], {**properties, **further})
+        format_disk(node, number, cluster_ids[number - 1] if cluster_ids else CLUSTER_ID)
         made.append(node)
     return made
 

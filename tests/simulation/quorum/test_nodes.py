@@ -14,6 +14,7 @@ from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.snapshot_wire import snapshot_request
 from busway_bus.quorum.voters import ReplicaKey
 from busway_bus.quorum.wire import TOPIC_ID
+from busway_bus.testing.simulated_nodes import CONTROLLER_PORT
 from busway_bus.testing.world import Crashed, World
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, KafkaError
@@ -21,7 +22,6 @@ from busway_protocol.messages.cluster import ApiVersion
 from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
 from busway_protocol.messages.metadata_snapshots import PartitionSnapshot
 from tests.simulation.quorum.nodes import (
-    PORT,
     SimController,
     all_have,
     asked,
@@ -57,7 +57,7 @@ def test_they_elect_one_that_decides_and_all_follow_it() -> None:
                 assert refused.value.code is ErrorCode.NOT_CONTROLLER
         client = world.process("client")
         await world.sleep(1)
-        (topic,) = (await client.run(describe, f"{leader.name}:{PORT}")).topics
+        (topic,) = (await client.run(describe, f"{leader.name}:{CONTROLLER_PORT}")).topics
         (partition,) = topic.partitions
         assert (partition.error_code, partition.leader_id) == (0, leader.quorum.leader_id)
         assert partition.leader_epoch == leader.quorum.epoch
@@ -65,7 +65,7 @@ def test_they_elect_one_that_decides_and_all_follow_it() -> None:
             (1, 2, 3), partition.high_watermark
         )
         other = next(node for node in nodes if node is not leader)
-        (topic,) = (await client.run(describe, f"{other.name}:{PORT}")).topics
+        (topic,) = (await client.run(describe, f"{other.name}:{CONTROLLER_PORT}")).topics
         assert topic.partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert topic.partitions[0].leader_id == leader.quorum.leader_id
 
@@ -265,7 +265,7 @@ def test_an_observer_copies_the_log_and_is_told_of() -> None:
     async def workload(world: World) -> None:
         nodes = await started(world)
         leader = await carried_out(world, nodes, "one")
-        client, address, epoch = world.process("observer"), f"{leader.name}:{PORT}", leader.quorum.epoch
+        client, address, epoch = world.process("observer"), f"{leader.name}:{CONTROLLER_PORT}", leader.quorum.epoch
         (topic,) = (await client.run(fetch, address, asking(epoch))).responses
         records = topic.partitions[0].records
         assert bytes(records or b"") == leader.metadata.log.read(0, 1_000_000, up_to=1_000)
@@ -287,7 +287,7 @@ def test_a_snapshot_is_served_in_parts() -> None:
         nodes = controllers(world, 1, metadata_log_max_record_bytes_between_snapshots=1)
         await nodes[0].start()
         leader = await carried_out(world, nodes, "one")
-        client, address = world.process("observer"), f"{leader.name}:{PORT}"
+        client, address = world.process("observer"), f"{leader.name}:{CONTROLLER_PORT}"
         me = ReplicaKey(100, UUID(int=9))
         while (latest := leader.quorum.core.log.latest_snapshot) is None:
             await world.sleep(0.01)

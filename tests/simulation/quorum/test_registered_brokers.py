@@ -8,6 +8,7 @@ import pytest
 
 from busway_bus.metadata.features import SUPPORTED
 from busway_bus.metadata.image import BrokerImage
+from busway_bus.testing.simulated_nodes import CLUSTER_ID, CONTROLLER_PORT
 from busway_bus.testing.world import SimProcess, World
 from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.brokers import (
@@ -19,7 +20,7 @@ from busway_protocol.messages.brokers import (
     RegisteredListener,
     UnregisterBrokerRequest,
 )
-from tests.simulation.quorum.nodes import CLUSTER_ID, PORT, SimController, asked, carried_out, controllers, leader_of
+from tests.simulation.quorum.nodes import SimController, asked, carried_out, controllers, leader_of
 
 SESSION_S = 2.0
 
@@ -63,7 +64,7 @@ class Broker:
         return ErrorCode(answer.error_code)
 
     async def _ask(self, controller: SimController, request: Any) -> Any:
-        return await self._process.run(asked, f"{controller.name}:{PORT}", request)
+        return await self._process.run(asked, f"{controller.name}:{CONTROLLER_PORT}", request)
 
 
 def broker_at(controller: SimController, node_id: int) -> BrokerImage | None:

@@ -270,7 +270,7 @@ def main() -> int:
         for seed in range(first, first + count):
             try:
                 run(seed, about)
-            except Exception as problem:
+            except Exception as problem:  # printed with its seed; the other seeds run
                 failed += 1
                 print(f"{about or 'all'} {seed}: {type(problem).__name__}: {str(problem)[-600:]}", flush=True)
     print(f"{failed} failed")

@@ -75,7 +75,7 @@ def problem_of(plan: ClusterPlan) -> str:
     """Run a plan; return the kind of its failure, "" if everything holds."""
     try:
         run_plan(plan)
-    except Exception as problem:
+    except Exception as problem:  # a failing plan fails in any way
         return f"{type(problem).__name__}: {str(problem).splitlines()[0][:60]}"
     return ""
 
@@ -105,7 +105,7 @@ def replay(plan: ClusterPlan) -> int:
     world, failed = World(plan.seed), False
     try:
         outcome = run_plan(plan, world)
-    except Exception:
+    except Exception:  # printed below the events that led to it
         failed = True
         text = traceback.format_exc()
     else:

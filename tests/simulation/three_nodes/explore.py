@@ -4,6 +4,7 @@ Here: the workers, and the outcomes as they come.
 Not here: printing them (`__main__`).
 """
 
+import gc
 import itertools
 import multiprocessing
 import time
@@ -16,8 +17,8 @@ from typing import Final
 from tests.simulation.three_nodes.run import run_seed
 from tests.support.programs import end_with_tests
 
-_CHUNK: Final = 5
-"""Seeds that a worker runs without a pause."""
+_CHUNK: Final = 2
+"""Seeds that a worker runs without a pause; at the end other workers wait for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,12 @@ class SeedOutcome:
     converged_s: float = 0.0
 
 
+def _begin() -> None:
+    """Start a worker; what it has imported is not searched for garbage."""
+    end_with_tests()
+    gc.freeze()
+
+
 def run_seeds(seeds: range) -> list[SeedOutcome]:
     """In a worker."""
     return [_outcome(seed) for seed in seeds]
@@ -42,7 +49,7 @@ def _outcome(seed: int) -> SeedOutcome:
     began = time.process_time()
     try:
         outcome = run_seed(seed)
-    except Exception:
+    except Exception:  # reported with its seed; the other seeds run
         return SeedOutcome(seed=seed, cpu_s=time.process_time() - began, problem=traceback.format_exc())
     return SeedOutcome(
         seed=seed,
@@ -58,7 +65,7 @@ def outcomes(*, first: int, seconds: float, seeds: int | None, jobs: int) -> Ite
     """Run seeds from `first` on, until the time is over or so many are done."""
     began, starts = time.monotonic(), itertools.count(first, _CHUNK)
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=end_with_tests) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin) as pool:
         running: set[Future[list[SeedOutcome]]] = set()
         while True:
             while len(running) < jobs * 2 and (seeds is not None or time.monotonic() - began < seconds):

@@ -209,7 +209,7 @@ class ClusterFaults:
         return True
 
     async def _damage(self, fault: Fault) -> bool:
-        """Flip a bit of a log while its node is down. At the end the bit is as before, where the log still has it."""
+        """Flip a bit of a log while its node is down."""
         node = self._node(fault)
         if not node.running:
             return False
@@ -236,12 +236,16 @@ class ClusterFaults:
         return True
 
     def _repair(self) -> None:
+        """Flip back the bits that no start has noticed: as in Kafka, a start trusts closed segments that were flushed.
+
+        A replica whose damage was noticed is fetched again.
+        """
         for (name, path), (whole, damaged) in self._damaged.items():
-            disk = self._cluster.by_name[name].disk
-            self._cluster.by_name[name].crash()
-            content = content_of(disk, path)
+            node = self._cluster.by_name[name]
+            content = content_of(node.disk, path)
             if content is not None and content[: len(damaged)] == damaged:
-                put(disk, path, whole + content[len(damaged) :])
+                node.crash()
+                put(node.disk, path, whole + content[len(damaged) :])
         self._damaged.clear()
         self._cluster.damaged.clear()
 

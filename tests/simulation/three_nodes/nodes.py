@@ -10,13 +10,12 @@ from typing import Final
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.replication.partition import Partition
 from busway_bus.testing.sim_files import SimFiles
+from busway_bus.testing.simulated_nodes import cluster_settings, format_disk
 from busway_bus.testing.world import Crashed, SimNode, World
 from busway_protocol.records.batch import iter_batches
 from tests.simulation.quorum.nodes import SimController
 from tests.simulation.three_nodes.plan import ClusterPlan
 
-CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
-PORT, CONTROLLER_PORT = 9092, 9093
 TOPIC, COPY = "t", "copy"
 _LOOK_S: Final = 0.1
 _AGAIN_S: Final = 0.5
@@ -36,10 +35,13 @@ class Cluster:
 
     def __init__(self, world: World, plan: ClusterPlan) -> None:
         self.world, self.plan = world, plan
-        numbers = range(1, len(plan.roles) + 1)
-        voters = [number for number in numbers if "controller" in plan.roles[number - 1]]
-        voters_text = ",".join(f"{number}@n{number}:{CONTROLLER_PORT}" for number in voters)
-        self.nodes = [self._make(number, plan.roles[number - 1], voters_text) for number in numbers]
+        names = [f"n{number}" for number in range(1, len(plan.roles) + 1)]
+        self.nodes = [
+            (SimNode if "broker" in roles else SimController)(world, name, {**settings, **plan.settings})
+            for name, roles, settings in zip(names, plan.roles, cluster_settings(names, plan.roles), strict=True)
+        ]
+        for node in self.nodes:
+            self._format(node)
         self.by_name = {node.name: node for node in self.nodes}
         self.brokers = [node for node, roles in zip(self.nodes, plan.roles, strict=True) if "broker" in roles]
         self.down_until: dict[str, float] = {}
@@ -47,29 +49,8 @@ class Cluster:
         self.starts = self.disks = 0
         self.damaged: set[str] = set()
 
-    def _make(self, number: int, roles: str, voters: str) -> SimNode:
-        name, listeners = f"n{number}", []
-        if "broker" in roles:
-            listeners.append(f"PLAINTEXT://n{number}:{PORT}")
-        if "controller" in roles:
-            listeners.append(f"CONTROLLER://n{number}:{CONTROLLER_PORT}")
-        settings = {
-            "process.roles": roles,
-            "node.id": str(number),
-            "listeners": ",".join(listeners),
-            "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": voters,
-            "default.replication.factor": "3",
-            "min.insync.replicas": "2",
-        }
-        make = SimNode if "broker" in roles else SimController
-        node = make(self.world, name, {**settings, **self.plan.settings})
-        self._format(node)
-        return node
-
     def _format(self, node: SimNode) -> None:
-        number = node.name.removeprefix("n")
-        node.disk.replace("meta.properties", f"version=1\ncluster.id={CLUSTER_ID}\nnode.id={number}\n".encode())
+        format_disk(node, int(node.name.removeprefix("n")))
         node.disk.faults.sync_s = (0.0, self.plan.delays.get("sync_ms", 0.0) / 1000)
 
     def replace_disk(self, node: SimNode) -> None:
@@ -97,7 +78,7 @@ class Cluster:
                     self.refused.pop(node.name, None)
                 except Crashed:
                     continue
-                except Exception as problem:
+                except Exception as problem:  # kept: a node that never starts fails the run with it
                     self.refused[node.name] = problem
                     await self.world.sleep(_AGAIN_S)
             await self.world.sleep(_LOOK_S)

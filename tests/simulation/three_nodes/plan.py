@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from busway_bus.testing.simulated_nodes import BOTH_ROLES
 from tests.simulation.plan import Fault
 
-COMBINED: Final = "broker,controller"
 KINDS: Final = (
     "crash",
     "power cut",
@@ -38,10 +38,10 @@ KINDS: Final = (
 _BESIDE_DAMAGE: Final = frozenset({"damage", "cut", "slow link", "slow disk", "clock jump", "kill client"})
 """Kinds in a run with damage: without them no other replica of the damaged records is lost or down."""
 _ROLES: Final[tuple[tuple[float, tuple[str, ...]], ...]] = (
-    (0.8, (COMBINED,) * 3),
-    (0.07, (COMBINED,) * 5),
-    (0.07, (COMBINED,) * 3 + ("broker",)),
-    (0.06, (COMBINED,) * 2 + ("controller", "broker")),
+    (0.8, (BOTH_ROLES,) * 3),
+    (0.07, (BOTH_ROLES,) * 5),
+    (0.07, (BOTH_ROLES,) * 3 + ("broker",)),
+    (0.06, (BOTH_ROLES,) * 2 + ("controller", "broker")),
 )
 """Roles of the nodes, with their probability; three brokers at least. A broker that is no voter is the last node."""
 _PORTIONS: Final = (0.15, 0.3, 0.6)

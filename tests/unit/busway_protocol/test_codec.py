@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from tests.support.messages import every_version, messages
 from tests.support.seeds import seed
 
-from busway_protocol.apis import APIS, ApiKey, negotiate, request_header_version, response_header_version
+from busway_protocol.apis import (
+    APIS,
+    ApiKey,
+    negotiate,
+    request_head,
+    request_header_version,
+    response_head,
+    response_header_version,
+)
 from busway_protocol.compile import decode, encode, encode_chunks
 from busway_protocol.errors import MalformedMessage, UnencodableMessage
 from busway_protocol.headers import RequestHeader, ResponseHeader
@@ -161,6 +169,25 @@ def test_a_lying_count_allocates_nothing(cls: type[Any]) -> None:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 1_000_000
+
+
+@pytest.mark.parametrize(("key", "version"), [(ApiKey.FETCH, 11), (ApiKey.FETCH, 12), (ApiKey.API_VERSIONS, 4)])
+def test_headers_without_their_classes_are_those_of_the_classes(key: int, version: int) -> None:
+    """Of requests, and of responses with tagged fields too; what is cut off is refused."""
+    header = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=9, client_id="ü")
+    assert request_head(key, version, 9, "ü".encode()) == encode(header, request_header_version(key, version))
+    with pytest.raises(UnencodableMessage):
+        request_head(key, version, 9, bytes(2**15))
+    head = encode(ResponseHeader(correlation_id=-7), response_header_version(key, version))
+    assert response_head(key, version, memoryview(head + b"\1body")) == (-7, len(head))
+    for end in range(len(head)):
+        with pytest.raises(MalformedMessage):
+            response_head(key, version, memoryview(head[:end]))
+
+
+def test_tagged_fields_of_a_response_header_are_skipped() -> None:
+    head = encode(ResponseHeader(correlation_id=1), 0) + b"\1\7\2hi"
+    assert response_head(ApiKey.FETCH, 12, memoryview(head + b"body")) == (1, len(head))
 
 
 def test_header_versions_and_negotiation() -> None:

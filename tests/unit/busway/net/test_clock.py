@@ -22,7 +22,7 @@ def a_task_of_the_app() -> Iterator[FrozenTime]:
 
 
 async def test_real_waits_end_although_time_is_frozen() -> None:
-    """A sleep, a time-out, a moment, a wait for futures; none of them leaves a timer in the frozen clock."""
+    """A sleep, a time-out, a moment, a wait for futures, a timer; none of them leaves a timer in the frozen clock."""
     with a_task_of_the_app() as frozen:
         never = asyncio.get_running_loop().create_future()
         await REAL_TIME.sleep(0.001)
@@ -33,6 +33,8 @@ async def test_real_waits_end_although_time_is_frozen() -> None:
             async with REAL_TIME.timeout_at(REAL_TIME.now_s()):
                 await asyncio.Event().wait()
         assert await REAL_TIME.wait([never], timeout=0.001) == (set(), {never})
+        REAL_TIME.call_later(0.001, never.set_result, None)
+        await never
         assert frozen.left_s() is None
         assert WAITS_IN.get() is Time.USER
 

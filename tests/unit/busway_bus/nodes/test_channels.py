@@ -73,6 +73,8 @@ def test_a_response_of_one_that_does_not_lead_is_no_response() -> None:
                 return UnregisterBrokerResponse(error_code=code, error_message=None)
 
         class Connected:
+            open = None
+
             async def connected(self) -> Line:
                 return Line()
 
