@@ -17,11 +17,11 @@ from busway.admin.groups import GroupsAdmin
 from busway.admin.propagation import wait_until_known
 from busway.admin.share_groups import ShareGroupsAdmin
 from busway.admin.transactions import TransactionsAdmin
-from busway.cluster.client import Addresses, ClusterClient, MetadataRecovery
+from busway.cluster.client import ClusterClient, MetadataRecovery
 from busway.cluster.metadata import TopicInfo
 from busway.errors import BrokerError
 from busway.security.choosing import taken
-from busway.types import TopicPartition
+from busway.types import Addresses, TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.configs import (
     DescribeConfigsRequest,

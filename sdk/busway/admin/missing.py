@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from busway.admin.admin import Admin, NewTopic
-from busway.cluster.client import Addresses, ClusterClient
+from busway.cluster.client import ClusterClient
 from busway.errors import BrokerError, BuswayError
 from busway.security.options import SecurityOptions
+from busway.types import Addresses
 from busway_protocol.errors import ErrorCode
 
 logger: logging.Logger = logging.getLogger("busway.app")

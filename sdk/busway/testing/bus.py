@@ -27,8 +27,7 @@ from busway.testing.crash import Probe, first_of
 from busway.testing.dead_letter import DeadLetter, dead_letter_of
 from busway.testing.frozen_time import frozen_time
 from busway.testing.queues import left_in_queue
-from busway.types import Record, RecordMetadata, TopicPartition
-from busway_protocol.records.builder import Headers
+from busway.types import Headers, Record, RecordMetadata, TopicPartition
 
 K = TypeVar("K")
 V = TypeVar("V")

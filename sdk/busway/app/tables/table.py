@@ -45,8 +45,7 @@ from busway.app.tables.copies import Copies
 from busway.app.tables.row_locks import WHOLE, RowLocks
 from busway.app.tables.rows import Attempt, HeldRows, NotHere, RowOrigin, names
 from busway.errors import NotRunning
-from busway.producer.producer import KeyValueHeaders
-from busway.types import ProducerRecord, RecordMetadata, TopicPartition
+from busway.types import KeyValueHeaders, ProducerRecord, RecordMetadata, TopicPartition
 from busway_protocol.partitioning import partition_for_key
 
 logger: logging.Logger = logging.getLogger("busway.app")
