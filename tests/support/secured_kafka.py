@@ -46,7 +46,7 @@ class SecuredKafka(ApacheKafka):
         self.ports = {"PLAIN_TEXT": plain, **dict(zip(others, held_ports(len(others)), strict=True))}
         addresses = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items())
         protocols = ",".join(f"{name}:{protocol}" for name, protocol in LISTENERS.items())
-        self._properties |= {
+        self.properties |= {
             "listeners": f"{addresses},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": addresses,
             "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{protocols}",
@@ -62,11 +62,11 @@ class SecuredKafka(ApacheKafka):
         for listener in ("tls", "mutual", "sasl_tls", "expired", "elsewhere"):
             prefix = f"listener.name.{listener}.ssl.keystore"
             file = authority.issued(f"broker-{listener}", **stores.get(listener, {}))  # type: ignore[arg-type]
-            self._properties |= {f"{prefix}.type": "PEM", f"{prefix}.location": file}
+            self.properties |= {f"{prefix}.type": "PEM", f"{prefix}.location": file}
         for listener in ("sasl", "sasl_tls", "short"):
             for mechanism, module in _MODULES.items():
                 name = f"listener.name.{listener}.{mechanism}.sasl.jaas.config"
-                self._properties[name] = f"org.apache.kafka.common.security.{module};"
+                self.properties[name] = f"org.apache.kafka.common.security.{module};"
 
     def address(self, listener: str) -> str:
         """Where a listener is."""
