@@ -24,10 +24,21 @@ HEAVY = EXTRAS | {
 """Packages that need tens of milliseconds, and the other parts of Busway."""
 RUNNING = {
     "busway.admin.admin", "busway.app.handling.worker", "busway.app.queues.worker", "busway.app.serdes",
-    "busway.app.tables", "busway.cluster.client", "busway.consumer", "busway.net.connection", "busway.producer",
+    "busway.app.tables.copartitioning", "busway.cluster.client", "busway.consumer", "busway.net.connection", "busway.producer",
     "busway.share", "busway_protocol.apis", "busway_protocol.messages", "msgspec",
 }  # fmt: skip
 """What an `App` needs only once it starts."""
+SERVICE = """
+from busway import App
+app = App("shop")
+orders = app.topic("orders", value=str, format="json")
+app.table("totals", value=int, format="json")
+app.global_table("rates", value=int, format="json")
+@app.subscribe(orders, guarantee="exactly_once")
+async def handle(order: str) -> None: ...
+@app.queue(orders)
+async def work(order: str) -> None: ...
+"""
 CLIENTS = ("Admin", "App", "Consumer", "DeadLetters", "Producer", "SecurityOptions", "ShareConsumer", "Table")
 
 
@@ -54,9 +65,10 @@ def test_a_client_loads_no_heavy_module(name: str) -> None:
     assert not loaded(f"from busway import {name}") & HEAVY
 
 
-def test_an_app_loads_clients_and_workers_at_its_start_only() -> None:
+@pytest.mark.parametrize("statement", ["from busway import App", SERVICE])
+def test_an_app_loads_clients_and_workers_at_its_start_only(statement: str) -> None:
     """Declarations do without: they are what tests collect, and what `busway check` and `busway run` read first."""
-    assert not loaded("from busway import App") & RUNNING
+    assert not loaded(statement) & RUNNING
 
 
 def test_the_version_loads_no_command() -> None:

@@ -7,7 +7,8 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from busway.admin.admin import Admin, NewTopic
+from busway.admin.admin import Admin
+from busway.admin.new_topic import NewTopic
 from busway.cluster.client import ClusterClient
 from busway.errors import BrokerError, BuswayError
 from busway.security.options import SecurityOptions

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from busway.admin.new_topic import NewTopic
 from busway.app.calling.layers import unacknowledged
 from busway.app.handling.handler_output import HandlerOutput, current_output
 from busway.app.model.topic import BadDeclaration, OpenOutput, Topic
@@ -155,7 +156,6 @@ class Sending(ABC):
 
     async def _send_raw(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers) -> RecordMetadata:
         """Send to a dead-letter topic; creates it, because brokers need not auto-create topics."""
-        from busway.admin.admin import NewTopic
         from busway.admin.missing import create_missing
 
         try:

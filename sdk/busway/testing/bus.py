@@ -9,8 +9,9 @@ import contextlib
 from collections.abc import AsyncIterator, Generator, Mapping
 from typing import Any, Final, TypeVar
 
-from busway.admin.admin import Admin, NewTopic
+from busway.admin.admin import Admin
 from busway.admin.missing import create_missing
+from busway.admin.new_topic import NewTopic
 from busway.app.application import Application
 from busway.app.declaring.declared_topics import read_only_topics
 from busway.app.extending.extension import Extension
