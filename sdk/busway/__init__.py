@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 __version__: str
 
 if TYPE_CHECKING:
-    from busway.admin.admin import Admin, NewTopic
+    from busway.admin.admin import Admin
     from busway.admin.missing import TopicMissing
+    from busway.admin.new_topic import NewTopic
     from busway.app.calling.depends import Context, Depends
     from busway.app.dead_letters.letter import DeadLetter, DeadLetterSelection, DeadLetterSummary
     from busway.app.dead_letters.replay import DeadLetters, NotDeadLetters, Replay, TooManyGaps
@@ -148,10 +149,8 @@ __all__ = [
 ]
 
 _WHERE: Final = {
-    "busway.admin.admin": (
-        "Admin",
-        "NewTopic",
-    ),
+    "busway.admin.admin": ("Admin",),
+    "busway.admin.new_topic": ("NewTopic",),
     "busway.app.handling.attempts": ("HandlerTimedOut",),
     "busway.app.dead_letters.letter": (
         "DeadLetter",

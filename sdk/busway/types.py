@@ -3,11 +3,15 @@
 Timestamps are milliseconds since 1970.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypedDict
+from typing import NamedTuple, Protocol, TypeAlias, TypedDict
 
-from busway_protocol.records.builder import Headers
+Addresses: TypeAlias = str | Sequence[str]
+"""`host:port`, several with commas or as a sequence."""
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+"""A record's headers, in order; a name may repeat."""
+KeyValueHeaders: TypeAlias = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
 
 class TopicPartition(NamedTuple):

@@ -28,6 +28,7 @@ except ImportError as missing:
 from busway import Admin, BuswayError, SecurityOptions
 from busway.security.properties import is_secret
 from busway_spark.errors import explain
+from busway_spark.java_options import java_options
 from busway_spark.keys import key_schemas, key_text
 from busway_spark.lag import LagListener
 from busway_spark.schemas import schemas_of
@@ -107,7 +108,9 @@ class Job:
             TooFewSlots: Real-Time Mode needs more tasks than a local master has.
         """
         writer = rows.writeStream.format("kafka").queryName(name).option("topic", topic)
-        writer = writer.option("kafka.bootstrap.servers", self.given.bootstrap_servers).options(**self._kafka_options)
+        writer = writer.option("kafka.bootstrap.servers", self.given.bootstrap_servers).options(
+            **java_options(self._kafka_options)
+        )
         writer = writer.option("checkpointLocation", self.checkpoint(name))
         if self.given.until_end:
             return writer.trigger(availableNow=True).start()

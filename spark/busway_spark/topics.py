@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from busway import Admin, BuswayError, SecurityOptions
 from busway_spark.avro import Decoder, OnError, OnUnknown, decode_avro
+from busway_spark.java_options import java_options
 from busway_spark.offsets import Position, position_options
 from busway_spark.schemas import Reader, Schemas, schemas_of
 from busway_spark.security import checking_security, is_security_option
@@ -66,7 +67,8 @@ def read_topic(
         RegistryUnreachable, ConnectionFailed: no answer.
         BrokerError: no such topic.
         NotServed: other `kafka_options` than TLS and SASL for Busway's source.
-        BadProperties: TLS or SASL that Busway's source lacks, such as Kerberos.
+        BadProperties: TLS or SASL that the source lacks, such as Kerberos in Busway's, or a key file apart from the
+            certificate in Spark's.
     """
     source, further = _source(source, kafka_options)
     schemas = _prepared(topic, bootstrap_servers, schema_registry, subject, reader, kafka_options=further)
@@ -136,7 +138,7 @@ def _source(source: Source | None, kafka_options: Mapping[str, str] | None) -> t
         raise NotServed(
             f"{', '.join(others)}: options of Spark's Kafka source; the source {chosen} has none, give source='kafka'"
         )
-    return chosen, further
+    return chosen, java_options(further) if chosen == "kafka" else further
 
 
 def _prepared(

@@ -20,6 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 from busway import Admin, AvroCodec, BuswayError, RegistryClient, RegistryRefused, SecurityOptions
 from busway_spark.avro import available_decoder, nullable
 from busway_spark.jars import JarsMissing
+from busway_spark.java_options import java_options
 from busway_spark.security import checking_security
 
 _AVRO: Final[dict[type[T.DataType], Any]] = {
@@ -76,6 +77,7 @@ def write_topic(
         DoesNotFit: a required field without a column, or a column without a field.
         RegistryRefused: the schema is incompatible with earlier versions.
         RegistryUnreachable, ConnectionFailed, BrokerError: no answer, or no such topic.
+        BadProperties: TLS or SASL that Java's client cannot use.
         JarsMissing: the session lacks Spark's Kafka and Avro artifacts.
         ValueError: a stream without a checkpoint.
     """
@@ -85,7 +87,7 @@ def write_topic(
         )
     fields = [field for field in frame.schema.fields if field.name != deleted]
     name = subject or f"{topic}-value"
-    further = dict(kafka_options or {})
+    further = java_options(kafka_options or {})
     security = checking_security(further)
     if security is not None:
         asyncio.run(_check_topic(bootstrap_servers, topic, security))

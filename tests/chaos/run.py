@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from busway.admin.admin import Admin, NewTopic
+from busway.admin.admin import Admin
+from busway.admin.new_topic import NewTopic
 from busway.cluster.metadata import TopicInfo
 from busway.errors import BuswayError
 from tests.chaos import librdkafka_clients, sdk_clients

@@ -5,7 +5,8 @@ from tests.integration.test_three_nodes import created, creation
 from tests.support.waiting import until
 
 from busway import Consumer, Producer, TopicPartition
-from busway.admin.admin import Admin, NewTopic
+from busway.admin.admin import Admin
+from busway.admin.new_topic import NewTopic
 from busway.share.consumer import ShareConsumer
 from busway_bus.kernel.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from busway_bus.metadata.features import SHARE_VERSION, SHARE_VERSION_WITH_DEAD_LETTERS

@@ -22,7 +22,7 @@ from busway import (
     SecurityOptions,
     ShareConsumer,
 )
-from busway.admin.admin import NewTopic
+from busway.admin.new_topic import NewTopic
 from busway.cli.check import check_app
 from busway.cli.cluster_checks import check_cluster
 from busway.cli.progress import read_ends, read_groups

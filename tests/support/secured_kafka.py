@@ -14,6 +14,7 @@ from typing import Any, Final
 from tests.support.apache_kafka import ApacheKafka, java
 from tests.support.certificates import Certificates
 from tests.support.programs import held_ports
+from tests.support.signed_tokens import SignedTokens
 
 PASSWORD = "pa55-phrase"
 LISTENERS = {
@@ -25,9 +26,12 @@ LISTENERS = {
     "SASL": "SASL_PLAINTEXT",
     "SASL_TLS": "SASL_SSL",
     "SHORT": "SASL_PLAINTEXT",
+    "SIGNED": "SASL_SSL",
 }
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 SESSION_MS = 1_500
+_SIGNED = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+"""Checks signatures; Kafka's default handler accepts unsigned tokens alone."""
 _MODULES = {
     "plain": f'plain.PlainLoginModule required user_ann="{PASSWORD}"',
     "scram-sha-256": "scram.ScramLoginModule required",
@@ -37,16 +41,22 @@ _MODULES = {
 
 
 class SecuredKafka(ApacheKafka):
-    """Apache Kafka with a listener for each protocol, and for each certificate that must be refused."""
+    """Apache Kafka with a listener for each protocol, and for each certificate that must be refused.
+
+    Attributes:
+        tokens: that the listener SIGNED accepts; the other ones accept unsigned tokens.
+    """
 
     def __init__(self, authority: Certificates) -> None:
+        self.tokens = SignedTokens(authority.folder)
         super().__init__()
+        self._options += (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.tokens.keys_url}",)
         plain, controller = self._ports
         others = [name for name in LISTENERS if name != "PLAIN_TEXT"]
         self.ports = {"PLAIN_TEXT": plain, **dict(zip(others, held_ports(len(others)), strict=True))}
         addresses = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items())
         protocols = ",".join(f"{name}:{protocol}" for name, protocol in LISTENERS.items())
-        self._properties |= {
+        self.properties |= {
             "listeners": f"{addresses},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": addresses,
             "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{protocols}",
@@ -55,18 +65,21 @@ class SecuredKafka(ApacheKafka):
             "ssl.truststore.location": authority.ca,
             "listener.name.mutual.ssl.client.auth": "required",
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            "listener.name.signed.sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.signed.oauthbearer.sasl.server.callback.handler.class": _SIGNED,
+            "sasl.oauthbearer.jwks.endpoint.url": self.tokens.keys_url,
             "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
             "listener.name.short.plain.connections.max.reauth.ms": str(SESSION_MS),
         }
         stores = {"expired": {"days": -1}, "elsewhere": {"names": "DNS:elsewhere"}}
-        for listener in ("tls", "mutual", "sasl_tls", "expired", "elsewhere"):
+        for listener in ("tls", "mutual", "sasl_tls", "signed", "expired", "elsewhere"):
             prefix = f"listener.name.{listener}.ssl.keystore"
             file = authority.issued(f"broker-{listener}", **stores.get(listener, {}))  # type: ignore[arg-type]
-            self._properties |= {f"{prefix}.type": "PEM", f"{prefix}.location": file}
-        for listener in ("sasl", "sasl_tls", "short"):
+            self.properties |= {f"{prefix}.type": "PEM", f"{prefix}.location": file}
+        for listener in ("sasl", "sasl_tls", "signed", "short"):
             for mechanism, module in _MODULES.items():
                 name = f"listener.name.{listener}.{mechanism}.sasl.jaas.config"
-                self._properties[name] = f"org.apache.kafka.common.security.{module};"
+                self.properties[name] = f"org.apache.kafka.common.security.{module};"
 
     def address(self, listener: str) -> str:
         """Where a listener is."""

@@ -4,6 +4,7 @@ Here: lists of heavy modules, each import in a new process.
 Not here: how long an import takes (`benchmarks/import_time.py`).
 """
 
+import functools
 import subprocess
 import sys
 
@@ -21,9 +22,27 @@ HEAVY = EXTRAS | {
     "xml.etree",
 }  # fmt: skip
 """Packages that need tens of milliseconds, and the other parts of Busway."""
+RUNNING = {
+    "busway.admin.admin", "busway.app.handling.worker", "busway.app.queues.worker", "busway.app.serdes",
+    "busway.app.tables.copartitioning", "busway.cluster.client", "busway.consumer", "busway.net.connection", "busway.producer",
+    "busway.share", "busway_protocol.apis", "busway_protocol.messages", "msgspec",
+}  # fmt: skip
+"""What an `App` needs only once it starts."""
+SERVICE = """
+from busway import App
+app = App("shop")
+orders = app.topic("orders", value=str, format="json")
+app.table("totals", value=int, format="json")
+app.global_table("rates", value=int, format="json")
+@app.subscribe(orders, guarantee="exactly_once")
+async def handle(order: str) -> None: ...
+@app.queue(orders)
+async def work(order: str) -> None: ...
+"""
 CLIENTS = ("Admin", "App", "Consumer", "DeadLetters", "Producer", "SecurityOptions", "ShareConsumer", "Table")
 
 
+@functools.cache
 def loaded(statement: str) -> set[str]:
     """Import in a new process; the names of the loaded modules."""
     code = f"import sys\n{statement}\nprint('\\n'.join(sys.modules))"
@@ -44,3 +63,17 @@ def test_the_package_alone_loads_no_other_module() -> None:
 def test_a_client_loads_no_heavy_module(name: str) -> None:
     """Neither an extra, nor an HTTP client, nor the Avro library, nor the broker."""
     assert not loaded(f"from busway import {name}") & HEAVY
+
+
+@pytest.mark.parametrize("statement", ["from busway import App", SERVICE])
+def test_an_app_loads_clients_and_workers_at_its_start_only(statement: str) -> None:
+    """Declarations do without: they are what tests collect, and what `busway check` and `busway run` read first."""
+    assert not loaded(statement) & RUNNING
+
+
+def test_the_version_loads_no_command() -> None:
+    """`busway --version` needs the command line's parser, not the commands and their clients."""
+    modules = loaded(
+        "import sys, busway.cli; sys.argv = ['busway', '--version']\ntry: busway.cli.main()\nexcept SystemExit: pass"
+    )
+    assert not modules & (RUNNING | {"busway.cli.services", "busway.cli.topics", "rich"})

@@ -6,7 +6,7 @@ text.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Literal
 
@@ -14,14 +14,15 @@ from busway.admin.cluster import ClusterAdmin
 from busway.admin.explanations import ExplanationsAdmin
 from busway.admin.features import FeaturesAdmin
 from busway.admin.groups import GroupsAdmin
+from busway.admin.new_topic import NewTopic
 from busway.admin.propagation import wait_until_known
 from busway.admin.share_groups import ShareGroupsAdmin
 from busway.admin.transactions import TransactionsAdmin
-from busway.cluster.client import Addresses, ClusterClient, MetadataRecovery
+from busway.cluster.client import ClusterClient, MetadataRecovery
 from busway.cluster.metadata import TopicInfo
 from busway.errors import BrokerError
 from busway.security.choosing import taken
-from busway.types import TopicPartition
+from busway.types import Addresses, TopicPartition
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.configs import (
     DescribeConfigsRequest,
@@ -52,16 +53,6 @@ TOPIC: Final = 2
 BROKER: Final = 4
 _SET, _DELETE = 0, 1
 _NAMED_DELETE: Final = 6
-
-
-@dataclass(frozen=True, slots=True)
-class NewTopic:
-    """A topic to create; -1 is the broker's default."""
-
-    name: str
-    partitions: int = -1
-    replication_factor: int = -1
-    configs: Mapping[str, str] = field(default_factory=dict)
 
 
 _OF_TOPIC, _DEFAULT = 1, 5

@@ -7,10 +7,12 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from busway.admin.admin import Admin, NewTopic
-from busway.cluster.client import Addresses, ClusterClient
+from busway.admin.admin import Admin
+from busway.admin.new_topic import NewTopic
+from busway.cluster.client import ClusterClient
 from busway.errors import BrokerError, BuswayError
 from busway.security.options import SecurityOptions
+from busway.types import Addresses
 from busway_protocol.errors import ErrorCode
 
 logger: logging.Logger = logging.getLogger("busway.app")

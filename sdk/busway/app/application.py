@@ -1,6 +1,7 @@
 """A service made of decorated functions.
 
-Here: `Application`: starting, stopping, reading.
+Here: `Application`: starting, stopping, reading. Clients and workers are imported at the start, since declarations, and
+commands that only read them, do without.
 Not here: declarations (`declaring`), sending (`sending`), the consume loop (`handling.worker`), signals (`serving`).
 """
 
@@ -10,37 +11,32 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
-from busway.admin.missing import ask_for
 from busway.app.calling.layers import Handler, prepare
-from busway.app.declaring.declared_topics import create_declared
 from busway.app.declaring.lifespan import Lifespan, entered
 from busway.app.declaring.options import check_options, keeping_together
 from busway.app.declaring.table_declarations import TableDeclarations
 from busway.app.extending.hooks import Hooks
 from busway.app.handling.handler_output import OutsideOutput
-from busway.app.handling.lane import Sleep
-from busway.app.handling.worker import Worker
-from busway.app.handling.worker_context import WorkerContext
 from busway.app.model.topic import BadDeclaration, ConsumerRecord, OpenOutput, Topic
-from busway.app.queues.running import start_working
-from busway.app.queues.worker import QueueWorker
 from busway.app.serving import serve
-from busway.app.waiting import ended, explain_wait
-from busway.cluster.client import Addresses
-from busway.consumer.consumer import Consumer
-from busway.consumer.snapshot import read_to_end
 from busway.errors import NotRunning
 from busway.net.clock import APP_TIME
 from busway.net.machine import current_machine, has_threads
 from busway.options import ConsumerOptions, ProducerOptions, options_from
-from busway.producer.producer import Producer
 from busway.security.choosing import chosen
 from busway.security.options import SecurityOptions
 from busway.serde.errors import Undecodable
 from busway.serde.naming import SubjectNaming, topic_name
-from busway.types import TopicPartition
+from busway.types import Addresses, TopicPartition
+
+if TYPE_CHECKING:
+    from busway.app.handling.lane import Sleep
+    from busway.app.handling.worker import Worker
+    from busway.app.queues.worker import QueueWorker
+    from busway.consumer.consumer import Consumer
+    from busway.producer.producer import Producer
 
 logger: logging.Logger = logging.getLogger("busway.app")
 
@@ -143,6 +139,10 @@ class Application(TableDeclarations):
                 self._producer = self._serdes = self.worker = None
 
     async def _start(self) -> None:
+        from busway.admin.missing import ask_for
+        from busway.app.declaring.declared_topics import create_declared
+        from busway.producer.producer import Producer
+
         async with AsyncExitStack() as stack:
             self._made.clear()
             await create_declared(self)
@@ -173,6 +173,10 @@ class Application(TableDeclarations):
             raise
 
     async def _start_work(self, hooks: Hooks, handlers: Sequence[Handler]) -> None:
+        from busway.app.handling.worker import Worker
+        from busway.app.handling.worker_context import WorkerContext
+        from busway.app.queues.running import start_working
+
         assert self._stack is not None
         exactly_once = any(route.guarantee == "exactly_once" for route in self.routes)
         options = {
@@ -202,7 +206,10 @@ class Application(TableDeclarations):
             self, context, self._stack, worker=self.worker, queues=self._started_queues, reset=self._auto_offset_reset
         )
 
-    async def _start_consumer(self, worker: Worker, stack: AsyncExitStack, options: Mapping[str, Any]) -> None:
+    async def _start_consumer(self, worker: "Worker", stack: AsyncExitStack, options: Mapping[str, Any]) -> None:
+        from busway.app.waiting import ended, explain_wait
+        from busway.consumer.consumer import Consumer
+
         if (transactor := worker.transactor) is not None:
             await transactor.start()
             stack.push_async_callback(lambda: transactor.stop(self._time_left()))
@@ -220,13 +227,15 @@ class Application(TableDeclarations):
         if has_threads():  # a simulation records everything itself
             stack.push_async_callback(ended, asyncio.ensure_future(explain_wait(self, consumer)))
 
-    def _producers(self, consumer_options: dict[str, Any]) -> Callable[[], Producer]:
+    def _producers(self, consumer_options: dict[str, Any]) -> "Callable[[], Producer]":
         """Make the factory of this instance's transactional producers, with one transactional id.
 
         A static member's id derives from its group.instance.id, so a restart aborts its predecessor's transaction.
         Others get a random id: their open transactions end by timeout, for which the next owners wait because they
         fetch stable offsets (KIP-447).
         """
+        from busway.producer.producer import Producer
+
         options = options_from(ConsumerOptions, consumer_options)
         own = options.group_instance_id or str(current_machine().uuid4())
         timeout_ms = min(TRANSACTION_TIMEOUT_MS, options.session_timeout_ms)
@@ -282,7 +291,7 @@ class Application(TableDeclarations):
     def _time_left(self) -> float:
         return max(_LEAST_S, self._stop_by - APP_TIME.now_s())
 
-    async def _leave(self, consumer: Consumer) -> None:
+    async def _leave(self, consumer: "Consumer") -> None:
         try:
             async with APP_TIME.timeout(self._time_left()):
                 await consumer.stop()
@@ -327,12 +336,12 @@ class Application(TableDeclarations):
     # For extensions
 
     @property
-    def producers(self) -> tuple[Producer, ...]:
+    def producers(self) -> "tuple[Producer, ...]":
         transactor = None if self.worker is None else self.worker.transactor
         return (self.producer,) if transactor is None else (self.producer, transactor.producer)
 
     @property
-    def queue_workers(self) -> list[QueueWorker]:
+    def queue_workers(self) -> "list[QueueWorker]":
         return self._started_queues if self.is_running else []
 
     def open_output(self, topics: Collection[str], partition: int) -> OpenOutput | None:
@@ -356,6 +365,8 @@ class Application(TableDeclarations):
             NotRunning: the app is not running.
             BadDeclaration: the app had no such topic when it started.
         """
+        from busway.consumer.snapshot import read_to_end
+
         serdes = self.serdes
         if not serdes.knows(topic):
             raise self._undeclared(topic)

@@ -7,22 +7,21 @@ Not here: transactions (`handling.transactor`), the producer (`busway.producer`)
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from busway.admin.admin import NewTopic
-from busway.admin.missing import create_missing
+from busway.admin.new_topic import NewTopic
 from busway.app.calling.layers import unacknowledged
 from busway.app.handling.handler_output import HandlerOutput, current_output
 from busway.app.model.topic import BadDeclaration, OpenOutput, Topic
-from busway.app.serdes import Serdes
-from busway.cluster.client import Addresses
 from busway.errors import BuswayError, NotRunning
 from busway.net.machine import current_machine
-from busway.producer.producer import KeyValueHeaders, Producer
 from busway.security.options import PLAINTEXT
 from busway.serde.naming import SubjectNaming
-from busway.types import ProducerRecord, RecordMetadata, SendOptions
-from busway_protocol.records.builder import Headers
+from busway.types import Addresses, Headers, KeyValueHeaders, ProducerRecord, RecordMetadata, SendOptions
+
+if TYPE_CHECKING:
+    from busway.app.serdes import Serdes
+    from busway.producer.producer import Producer
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -58,19 +57,21 @@ class Sending(ABC):
         return self._serdes is not None and self._producer is not None
 
     @property
-    def serdes(self) -> Serdes:
+    def serdes(self) -> "Serdes":
         if self._serdes is None or self._producer is None:
             raise NotRunning(f"app {self.name} is not running; use `async with app:` or `busway run`")
         return self._serdes
 
     @property
-    def producer(self) -> Producer:
+    def producer(self) -> "Producer":
         if self._producer is None:
             raise NotRunning(f"app {self.name} is not running; use `async with app:` or `busway run`")
         return self._producer
 
-    def new_serdes(self) -> Serdes:
+    def new_serdes(self) -> "Serdes":
         """Create serdes for use while the app does not run; the caller closes them."""
+        from busway.app.serdes import Serdes
+
         return Serdes(
             app=self.name, registry_url=self.schema_registry, register=self._register_schemas, naming=self._naming
         )
@@ -155,6 +156,8 @@ class Sending(ABC):
 
     async def _send_raw(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers) -> RecordMetadata:
         """Send to a dead-letter topic; creates it, because brokers need not auto-create topics."""
+        from busway.admin.missing import create_missing
+
         try:
             if topic not in self._made:
                 await create_missing(self, [NewTopic(topic, -1)])

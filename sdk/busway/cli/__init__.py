@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+import busway
 from busway.cli.command_config import add_command_config
 from busway.cli.output import main_loop
 
@@ -44,13 +45,12 @@ COMMANDS: Final = {
 
 def _version(asked: bool) -> None:
     if asked:
-        from busway.cli.services import version as show
-
-        show()
+        typer.echo(busway.__version__)
         raise typer.Exit
 
 
 def build(wanted: str | None = None) -> typer.Typer:
+    """Make the root command with the wanted command alone; with all if there is no such command, none for --version."""
     app = typer.Typer(
         name="busway",
         help="An event bus for Python teams: broker, schema registry, services.",
@@ -69,7 +69,8 @@ def build(wanted: str | None = None) -> typer.Typer:
     ) -> None:
         """An event bus for Python teams: broker, schema registry, services."""
 
-    for name in [wanted] if wanted in COMMANDS else list(COMMANDS):
+    names = [wanted] if wanted in COMMANDS else [] if wanted == "--version" else list(COMMANDS)
+    for name in names:
         assert name is not None
         module = importlib.import_module(f"busway.cli.{COMMANDS[name]}")
         if hasattr(module, name):

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from busway.admin.admin import BROKER, Admin, NewTopic
+from busway.admin.admin import BROKER, Admin
+from busway.admin.new_topic import NewTopic
 from busway.admin.share_groups import SHARE
 from busway.app.declaring.declared_topics import read_only_topics
 from busway.app.model.topic import BadDeclaration, Topic

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from busway.admin.admin import Admin, NewTopic
+from busway.admin.admin import Admin
+from busway.admin.new_topic import NewTopic
 from busway.cli.output import BOOTSTRAP, AsJson, Bootstrap, CommandFailed, Yes, confirm, note, run, show, show_rows
 from busway.types import TopicPartition
 

@@ -5,7 +5,7 @@ Here: connections by broker, fresh metadata, requests with retries.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal, Protocol
@@ -20,6 +20,7 @@ from busway.net.machine import current_machine
 from busway.net.retry import Backoff, RetryTimer
 from busway.net.sasl import ClientSecurity
 from busway.security.options import PLAINTEXT, SecurityOptions
+from busway.types import Addresses
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.groups_classic import FindCoordinatorRequest, FindCoordinatorResponse
 from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -29,7 +30,6 @@ logger: logging.Logger = logging.getLogger("busway.cluster")
 METADATA_MAX_AGE_S: Final = 300.0
 """Maximum age of metadata; Kafka's metadata.max.age.ms."""
 _BATCHED_COORDINATORS: Final = 4
-Addresses = str | Sequence[str]
 
 
 class RecoveryOptions(Protocol):

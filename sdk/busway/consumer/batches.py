@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 from typing import Final
 
-from busway.cluster.client import Addresses, ClusterClient
+from busway.cluster.client import ClusterClient
 from busway.consumer.fetch_exchange import NAMES_UNTIL
 from busway.consumer.fetch_plan import fetch_request
 from busway.consumer.isolation import take_aborted, visible
@@ -18,7 +18,7 @@ from busway.errors import BrokerError, BuswayError, ConnectionFailed, DamagedDat
 from busway.net.retry import RetryTimer
 from busway.security.choosing import chosen
 from busway.security.options import SecurityOptions
-from busway.types import TopicPartition
+from busway.types import Addresses, TopicPartition
 from busway_protocol.errors import ErrorCode, ProtocolError, error_for
 from busway_protocol.messages.fetch import FetchResponse, PartitionData
 from busway_protocol.records.batch import BatchHeader, iter_batches, verify_crc

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from types import TracebackType
 from typing import Any, Final
 
-from busway.cluster.client import Addresses, ClusterClient, MetadataRecovery
+from busway.cluster.client import ClusterClient, MetadataRecovery
 from busway.cluster.rate_limited_log import RateLimitedLog
 from busway.consumer.fetcher import Fetcher
 from busway.consumer.group import GroupMember, Listener
@@ -26,7 +26,7 @@ from busway.net.clock import REAL_TIME
 from busway.net.retry import is_passing
 from busway.options import ConsumerOptions, options_from
 from busway.security.choosing import taken
-from busway.types import GroupMetadata, OffsetAndMetadata, Record, TopicPartition
+from busway.types import Addresses, GroupMetadata, OffsetAndMetadata, Record, TopicPartition
 
 logger: logging.Logger = logging.getLogger("busway.consumer")
 

@@ -8,10 +8,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from busway.cluster.client import Addresses
 from busway.consumer.consumer import Consumer
 from busway.security.options import SecurityOptions
-from busway.types import Record, TopicPartition
+from busway.types import Addresses, Record, TopicPartition
 
 IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"]
 

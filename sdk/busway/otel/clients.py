@@ -13,12 +13,10 @@ from typing import Any
 from opentelemetry import trace
 from opentelemetry.trace import Span, Status, StatusCode, TracerProvider
 
-from busway.cluster.client import Addresses
 from busway.otel.propagation import inject
 from busway.otel.spans import ERROR, OFFSET, PARTITION, ReadRecord, processing, start_send, tracer_of
-from busway.producer.producer import KeyValueHeaders, Producer
-from busway.types import RecordMetadata
-from busway_protocol.records.builder import Headers
+from busway.producer.producer import Producer
+from busway.types import Addresses, Headers, KeyValueHeaders, RecordMetadata
 
 
 class TracedProducer(Producer):

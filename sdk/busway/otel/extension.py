@@ -15,7 +15,7 @@ from busway.app.model.topic import Route
 from busway.app.service import RunningService
 from busway.otel.propagation import inject
 from busway.otel.spans import processing, start_send, tracer_of
-from busway_protocol.records.builder import Headers
+from busway.types import Headers
 
 
 class Tracing(Extension):

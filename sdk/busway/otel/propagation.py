@@ -10,7 +10,7 @@ from opentelemetry import propagate
 from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import Getter
 
-from busway_protocol.records.builder import Headers
+from busway.types import Headers
 
 
 class _HeaderGetter(Getter[Headers]):

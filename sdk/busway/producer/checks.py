@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from busway.errors import MessageTooLarge
 from busway.producer.accumulator import RECORD_OVERHEAD
-from busway_protocol.records.builder import Headers
+from busway.types import Headers
 
 _BYTES: Final = bytes | bytearray | memoryview | None
 _TIMESTAMP_LIMIT: Final = 2**63

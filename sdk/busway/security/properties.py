@@ -6,7 +6,6 @@ Not here: the options (`options`), reading certificates (`tls`).
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from busway.security.options import NAMES, SecurityOptions
@@ -90,7 +89,8 @@ def options_from_environment(environment: Mapping[str, str]) -> SecurityOptions 
     path = environment.get(CONFIG_VARIABLE)
     if path:
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
         except (OSError, UnicodeDecodeError) as problem:
             reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
             raise BadProperties(f"{path}: cannot be read, {reason}; give the path of a properties file") from None

@@ -1,8 +1,8 @@
 """Fields of record classes.
 
 Here: dataclasses, msgspec structs, TypedDicts and pydantic models as lists of fields.
-Not here: Avro schemas (`infer`), values (`avro`). pydantic is never imported: a model's class exists only if pydantic
-is loaded.
+Not here: Avro schemas (`infer`), values (`avro`). Neither msgspec nor pydantic is imported: a struct's or model's class
+exists only if its library is loaded.
 """
 
 import dataclasses
@@ -11,8 +11,6 @@ import sys
 import types
 import typing
 from typing import Annotated, Any, Final, NotRequired, Required
-
-import msgspec
 
 from busway.errors import BuswayError
 
@@ -40,8 +38,13 @@ class FieldType:
 
 def is_record(kind: Any) -> bool:
     return inspect.isclass(kind) and (
-        dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct) or is_typed_dict(kind) or is_model(kind)
+        dataclasses.is_dataclass(kind) or _is_struct(kind) or is_typed_dict(kind) or is_model(kind)
     )
+
+
+def _is_struct(kind: type) -> bool:
+    msgspec = sys.modules.get("msgspec")
+    return msgspec is not None and issubclass(kind, msgspec.Struct)
 
 
 def is_typed_dict(kind: Any) -> bool:
@@ -94,6 +97,8 @@ def fields(kind: type) -> list[FieldType]:
     if is_typed_dict(kind):
         return [_key(kind, name, hint) for name, hint in hints.items()]
     if not dataclasses.is_dataclass(kind):
+        import msgspec
+
         return [
             _field(field.name, hints, _given(field.default, field.default_factory, msgspec.NODEFAULT))
             for field in msgspec.structs.fields(kind)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias
 
-from busway.cluster.client import Addresses, ClusterClient, MetadataRecovery
+from busway.cluster.client import ClusterClient, MetadataRecovery
 from busway.errors import AcknowledgementFailed, NotRunning
 from busway.net.clock import REAL_TIME
 from busway.options import ShareConsumerOptions, options_from
@@ -18,7 +18,7 @@ from busway.security.choosing import taken
 from busway.share.acquired import ACCEPT, REJECT, RELEASE, RENEW
 from busway.share.fetcher import ShareFetcher
 from busway.share.membership import ShareMember
-from busway.types import Record, TopicPartition
+from busway.types import Addresses, Record, TopicPartition
 
 logger: logging.Logger = logging.getLogger("busway.share")
 

@@ -4,7 +4,7 @@ import base64
 import json
 from collections.abc import Sequence
 
-from busway_protocol.records.builder import Headers
+from busway.types import Headers
 
 
 def pack_headers(headers: Headers) -> str:

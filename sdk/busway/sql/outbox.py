@@ -38,8 +38,7 @@ from busway.sql.headers import pack_headers
 from busway.sql.outages import through_outages
 from busway.sql.relay import MARK, OUTBOX_ID, Relay, channel
 from busway.sql.tables import TABLES, Tables, check_dialect, create_all
-from busway.types import SendOptions
-from busway_protocol.records.builder import Headers
+from busway.types import Headers, SendOptions
 
 if TYPE_CHECKING:
     from busway.app.service import RunningService

@@ -27,7 +27,6 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Row, Select, and_, delete, event, not_, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from busway.cluster.client import Addresses
 from busway.errors import BuswayError
 from busway.net.clock import APP_TIME
 from busway.net.machine import current_machine
@@ -36,6 +35,7 @@ from busway.sql.headers import unpack_headers
 from busway.sql.outages import WAITS, words
 from busway.sql.relay_backoff import Holds
 from busway.sql.tables import Tables
+from busway.types import Addresses
 
 logger: logging.Logger = logging.getLogger("busway.sql")
 OUTBOX_ID: Final = "busway_outbox-id"

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from busway.admin.admin import Admin
-from busway.cluster.client import Addresses
 from busway.security.options import SecurityOptions
 from busway.sql.outages import is_broker_outage, through_outages
-from busway.types import TopicPartition
+from busway.types import Addresses, TopicPartition
 
 _END = -1
 

@@ -9,8 +9,9 @@ import contextlib
 from collections.abc import AsyncIterator, Generator, Mapping
 from typing import Any, Final, TypeVar
 
-from busway.admin.admin import Admin, NewTopic
+from busway.admin.admin import Admin
 from busway.admin.missing import create_missing
+from busway.admin.new_topic import NewTopic
 from busway.app.application import Application
 from busway.app.declaring.declared_topics import read_only_topics
 from busway.app.extending.extension import Extension
@@ -27,8 +28,7 @@ from busway.testing.crash import Probe, first_of
 from busway.testing.dead_letter import DeadLetter, dead_letter_of
 from busway.testing.frozen_time import frozen_time
 from busway.testing.queues import left_in_queue
-from busway.types import Record, RecordMetadata, TopicPartition
-from busway_protocol.records.builder import Headers
+from busway.types import Headers, Record, RecordMetadata, TopicPartition
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -5,8 +5,8 @@ from tests.integration.broker.features_scenarios import SAFE, feature_response, 
 from tests.integration.broker.groups_probe import Run, run_against
 
 from busway import Admin, BrokerError, Consumer, Producer
-from busway.admin.admin import NewTopic
 from busway.admin.features import FeatureLevels
+from busway.admin.new_topic import NewTopic
 from busway_bus.metadata import bootstrap
 from busway_bus.metadata.features import GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION
 from busway_bus.testing.local_cluster import LocalCluster

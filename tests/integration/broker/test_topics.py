@@ -6,7 +6,8 @@ import pytest
 from tests.support.patience import patient
 from tests.support.raw_client import RawClient
 
-from busway.admin.admin import Admin, NewTopic
+from busway.admin.admin import Admin
+from busway.admin.new_topic import NewTopic
 from busway.net.connection import Connection
 from busway_bus.handlers.common.metadata_responses import Asked, MetadataAnswers
 from busway_bus.handlers.metadata import DESCRIBED_AT_ONCE, KEPT_FROM

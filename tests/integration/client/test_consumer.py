@@ -84,7 +84,8 @@ async def test_a_group_goes_on_where_it_committed(node: LocalCluster, topic: str
 )
 async def test_three_members_share_and_one_is_killed(cluster: Cluster, strategy: str, topic: str, group: str) -> None:
     """Every record is read by someone; after a member is gone without a word the others have all partitions."""
-    from busway.admin.admin import Admin, NewTopic
+    from busway.admin.admin import Admin
+    from busway.admin.new_topic import NewTopic
 
     async with Admin(cluster.bootstrap_servers) as admin:
         await admin.create_topics([NewTopic(topic, 6)])

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 import busway
-from busway.admin.admin import Admin, NewTopic
+from busway.admin.admin import Admin
+from busway.admin.new_topic import NewTopic
 from busway_bus.testing.world import SimNode, World
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 import pytest
 
 import busway
-from busway.admin.admin import Admin, NewTopic
+from busway.admin.admin import Admin
+from busway.admin.new_topic import NewTopic
 from busway.types import TopicPartition
 from busway_bus.testing.world import SimNode, SimProcess, World
 

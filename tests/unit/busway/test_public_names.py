@@ -1,8 +1,6 @@
 """What `import busway` offers."""
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -45,12 +43,3 @@ def test_other_names_are_refused() -> None:
     """As any module does."""
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = busway.Nothing  # type: ignore[attr-defined]
-
-
-@pytest.mark.slow
-def test_importing_busway_loads_nothing_that_takes_time() -> None:
-    """Neither the client nor Avro nor HTTP is loaded before one of its names is used."""
-    heavy = "{'asyncio', 'fastavro', 'httpx2', 'msgspec', 'typer', 'busway.producer', 'busway_bus'}"
-    code = f"import sys, busway; print(sorted({heavy} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

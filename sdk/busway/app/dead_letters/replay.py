@@ -25,14 +25,13 @@ from busway.admin.admin import Admin
 from busway.app.dead_letters.headers import REPLAY_HANDLER, REPLAY_HEADER
 from busway.app.dead_letters.letter import DeadLetter, DeadLetterSelection, DeadLetterSummary, dead_letter
 from busway.app.offset_set import MAX_TEXT, OffsetSet
-from busway.cluster.client import Addresses
 from busway.consumer.snapshot import read_to_end
 from busway.errors import BuswayError
 from busway.net.clock import REAL_TIME
 from busway.producer.producer import Producer
 from busway.security.choosing import chosen
 from busway.security.options import SecurityOptions
-from busway.types import OffsetAndMetadata, TopicPartition
+from busway.types import Addresses, OffsetAndMetadata, TopicPartition
 
 SUFFIX: Final = ".dlt"
 REPLAY_OF: Final = "busway_replay-of"

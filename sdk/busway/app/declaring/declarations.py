@@ -12,10 +12,10 @@ from busway.app.calling.binding import is_coroutine_function, refusal
 from busway.app.calling.layers import binder
 from busway.app.declaring.queue_declarations import queue
 from busway.app.extending.extension import Extension
-from busway.app.handling.lane import OPEN_MAX_EXACTLY
 from busway.app.model.retry import Retry, dead_letter_topic
 from busway.app.model.topic import (
     GUARANTEES,
+    OPEN_MAX_EXACTLY,
     ORDERINGS,
     BadDeclaration,
     Batch,
@@ -32,9 +32,8 @@ from busway.app.model.topic import (
     is_topic_name,
 )
 from busway.app.sending import Sending
-from busway.cluster.client import Addresses
 from busway.serde.naming import SubjectNaming
-from busway.types import TopicPartition
+from busway.types import Addresses, TopicPartition
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -6,8 +6,9 @@ Not here: declaring (`declarations`), creating (`busway.admin.missing`).
 
 import difflib
 
-from busway.admin.admin import Admin, NewTopic
+from busway.admin.admin import Admin
 from busway.admin.missing import TopicMissing, create_missing
+from busway.admin.new_topic import NewTopic
 from busway.app.declaring.declarations import Declarations
 
 

@@ -13,8 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from busway.app.model.topic import ConsumerRecord, Route
 from busway.app.service import RunningService
-from busway.types import TopicPartition
-from busway_protocol.records.builder import Headers
+from busway.types import Headers, TopicPartition
 
 Outcome: TypeAlias = Literal["handled", "filtered", "retried", "dead_lettered"]
 CRASH_POINTS: Final = ("before-handler", "after-handler", "after-send", "before-commit", "after-commit")

@@ -13,8 +13,7 @@ from busway.app.extending.extension import Call, Extension, Handling
 from busway.app.model.topic import Route
 from busway.app.service import RunningService
 from busway.errors import BuswayError
-from busway.types import TopicPartition
-from busway_protocol.records.builder import Headers
+from busway.types import Headers, TopicPartition
 
 logger: logging.Logger = logging.getLogger("busway.app")
 

@@ -32,9 +32,8 @@ from busway.net.clock import APP_TIME
 from busway.net.retry import Backoff
 from busway.serde.errors import Undecodable
 from busway.serde.plain import SchemaMissing
-from busway.types import Record, TopicPartition
+from busway.types import Headers, Record, TopicPartition
 from busway_protocol.machine import Machine
-from busway_protocol.records.builder import Headers
 
 logger: logging.Logger = logging.getLogger("busway.app")
 

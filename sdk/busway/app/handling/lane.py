@@ -16,18 +16,13 @@ from busway.app.handling.attempts import AttemptContext, Attempts, Sent
 from busway.app.handling.in_flight_record import InFlightRecord
 from busway.app.handling.schedule import Schedule
 from busway.app.model.retry import HandlerFailed
-from busway.app.model.topic import BATCH_MAX
+from busway.app.model.topic import BATCH_MAX, OPEN_MAX_EXACTLY
 from busway.types import TopicPartition
 
 logger: logging.Logger = logging.getLogger("busway.app")
 
 OPEN_MAX: Final = BATCH_MAX
 """Unfinished records of a partition per handler: queued, parked or running; above, the partition is paused."""
-OPEN_MAX_EXACTLY: Final = 250
-"""The same with exactly_once without partition order.
-
-What is finished ahead must fit into an offset's metadata in any pattern, because none of it may be redelivered.
-"""
 SENDING_MAX: Final = 1000
 """Handled records of a partition whose sends are not acknowledged; above, its next record waits."""
 TURN_S: Final = 0.005

@@ -24,12 +24,13 @@ from busway.app.handling.completed_offsets import CompletedOffsets
 from busway.app.handling.finished import finished, finished_ahead
 from busway.app.handling.handler_output import HandlerOutput
 from busway.app.handling.in_flight_record import InFlightRecord
-from busway.app.handling.lane import OPEN_MAX_EXACTLY, Lane, LaneContext
+from busway.app.handling.lane import Lane, LaneContext
 from busway.app.handling.loop_watchdog import LoopWatch
 from busway.app.handling.partition_offsets import PartitionOffsets
 from busway.app.handling.transactor import Transactor
 from busway.app.handling.worker_context import WorkerContext
 from busway.app.model.outcomes import Outcomes
+from busway.app.model.topic import OPEN_MAX_EXACTLY
 from busway.consumer.consumer import Consumer
 from busway.consumer.listener import RebalanceListener
 from busway.errors import BuswayError

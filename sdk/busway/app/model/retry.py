@@ -7,11 +7,9 @@ Not here: waiting (`lane`) and sending (`attempts`).
 import asyncio
 import concurrent.futures
 import os
-import sysconfig
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import Final
 
@@ -26,10 +24,10 @@ MAX_MESSAGE_BYTES: Final = 4 * 1024
 _MESSAGE: Final = "kafka_dlt-exception-message"
 _STACK: Final = "kafka_dlt-exception-stacktrace"
 _CALLERS: Final = (
-    str(Path(__file__).parents[2]) + os.sep,  # busway itself
-    *(str(Path(module.__file__).parent) + os.sep for module in (asyncio, concurrent.futures) if module.__file__),
+    __file__.rsplit(os.sep, 3)[0] + os.sep,  # busway itself
+    *(os.path.dirname(module.__file__) + os.sep for module in (asyncio, concurrent.futures) if module.__file__),
 )
-_PYTHON: Final = sysconfig.get_path("stdlib") + os.sep
+_PYTHON: Final = os.path.dirname(os.__file__) + os.sep
 _TIMESTAMP_TYPES: Final = {0: "CreateTime", 1: "LogAppendTime"}
 
 
@@ -140,7 +138,7 @@ def place_of(problem: BaseException) -> str:
     own = [
         frame for frame in frames if not frame.filename.startswith(_PYTHON)
     ] or frames  # the service itself may be an installed package
-    return f" ({Path(own[-1].filename).name}:{own[-1].lineno} in {own[-1].name})" if own else ""
+    return f" ({os.path.basename(own[-1].filename)}:{own[-1].lineno} in {own[-1].name})" if own else ""
 
 
 def without_long_ones(headers: list[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:

@@ -25,11 +25,9 @@ from typing import (
 from busway.app.model.retry import Retry
 from busway.errors import BuswayError
 from busway.serde.naming import Part
-from busway.types import ProducerRecord, Record, RecordMetadata, SendOptions
+from busway.types import Addresses, KeyValueHeaders, ProducerRecord, Record, RecordMetadata, SendOptions
 
 if TYPE_CHECKING:
-    from busway.cluster.client import Addresses
-    from busway.producer.producer import KeyValueHeaders
     from busway.security.options import SecurityOptions
 
 K = TypeVar("K")
@@ -44,6 +42,11 @@ _LEGAL: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0
 _LONGEST: Final = 249
 BATCH_MAX: Final = 1000
 """Records of a partition fetched ahead for a handler; the bound of a batch."""
+OPEN_MAX_EXACTLY: Final = 250
+"""Unfinished records of a partition per exactly_once handler without partition order.
+
+What is finished ahead must fit into an offset's metadata in any pattern, because none of it may be redelivered.
+"""
 
 
 def is_topic_name(name: str) -> bool:
@@ -190,7 +193,7 @@ class TopicOwner(Protocol):
         """The app's name."""
 
     @property
-    def bootstrap_servers(self) -> "Addresses":
+    def bootstrap_servers(self) -> Addresses:
         """The brokers' addresses."""
 
     @property
@@ -227,7 +230,7 @@ class TopicOwner(Protocol):
         """As `Topic.send_soon`."""
 
     async def send_encoded(
-        self, topic: Topic[Any, Any], records: "Iterable[KeyValueHeaders]", *, partition: int, linger: bool
+        self, topic: Topic[Any, Any], records: Iterable[KeyValueHeaders], *, partition: int, linger: bool
     ) -> "list[asyncio.Future[RecordMetadata]]":
         """As `Producer.send_many`; in a handler, its record is finished when they are acknowledged."""
 

@@ -6,8 +6,8 @@ Not here: the table (`table`).
 
 from collections.abc import Collection
 
-from busway.admin.admin import NewTopic
 from busway.admin.missing import create_missing, partition_counts
+from busway.admin.new_topic import NewTopic
 from busway.app.model.topic import BadDeclaration
 from busway.app.service import RunningService
 from busway.app.tables.rows import names

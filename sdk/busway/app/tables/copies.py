@@ -9,16 +9,18 @@ import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from busway.app.model.topic import Topic
 from busway.app.tables.rows import INCLUDED, RowOrigin, Rows
-from busway.consumer.snapshot import Snapshot, snapshot
 from busway.errors import BuswayError, ConnectionFailed, RequestTimedOut
 from busway.net.clock import REAL_TIME
 from busway.net.retry import Backoff
 from busway.serde.errors import Undecodable
 from busway.types import Record, RecordMetadata
+
+if TYPE_CHECKING:
+    from busway.consumer.snapshot import Snapshot
 
 logger: logging.Logger = logging.getLogger("busway.app")
 
@@ -135,6 +137,8 @@ class Copies:
             await REAL_TIME.sleep(wait_s)
 
     async def _read_back(self, partitions: Set[int]) -> int:
+        from busway.consumer.snapshot import snapshot
+
         app, name = self._topic.app, self._topic.name
         read = 0
         async with snapshot(
@@ -170,7 +174,7 @@ class Copies:
             typed.key, typed.value, RowOrigin.read(record.partition, typed.header(INCLUDED), record.timestamp_ms)
         )
 
-    def _starts(self, partitions: Set[int], contents: Snapshot) -> Mapping[int, int]:
+    def _starts(self, partitions: Set[int], contents: "Snapshot") -> Mapping[int, int]:
         now_s = REAL_TIME.now_s()
         starts = {}
         for partition in partitions & self._copies.keys():

@@ -10,21 +10,22 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from busway.admin.admin import NewTopic
-from busway.admin.missing import create_missing
+from busway.admin.new_topic import NewTopic
 from busway.app.extending.extension import Extension
 from busway.app.model.topic import Topic
 from busway.app.service import RunningService
 from busway.app.tables.rows import RowOrigin, Rows
 from busway.app.tables.table import COMPACT, hashable
-from busway.consumer.consumer import Consumer
 from busway.errors import BuswayError, NotRunning
 from busway.net.clock import REAL_TIME
 from busway.net.retry import Backoff
 from busway.serde.errors import Undecodable
 from busway.types import Record, RecordMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from busway.consumer.consumer import Consumer
 
 logger: logging.Logger = logging.getLogger("busway.app")
 
@@ -134,6 +135,8 @@ class GlobalTable(Rows[K, V], Extension):
     # Extension
 
     async def starting(self, app: RunningService) -> None:
+        from busway.admin.missing import create_missing
+
         self._moved, self._turn = (
             asyncio.Condition(),
             asyncio.Lock(),
@@ -176,7 +179,9 @@ class GlobalTable(Rows[K, V], Extension):
             await REAL_TIME.sleep(wait_s)
 
     @contextlib.asynccontextmanager
-    async def _reading(self, app: RunningService) -> AsyncIterator[Consumer]:
+    async def _reading(self, app: RunningService) -> "AsyncIterator[Consumer]":
+        from busway.consumer.consumer import Consumer
+
         consumer = Consumer(
             self.topic.name,
             bootstrap_servers=app.bootstrap_servers,
@@ -194,7 +199,7 @@ class GlobalTable(Rows[K, V], Extension):
             finally:
                 self._consumer = None
 
-    async def _read(self, app: RunningService, consumer: Consumer) -> None:
+    async def _read(self, app: RunningService, consumer: "Consumer") -> None:
         fetched = await consumer.getmany(timeout_ms=_POLL_MS)
         for records in fetched.values():
             for record in records:

@@ -33,20 +33,18 @@ from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
-from busway.admin.admin import NewTopic
+from busway.admin.new_topic import NewTopic
 from busway.app.calling.depends import current
 from busway.app.extending.extension import Call, Extension
 from busway.app.handling.handler_output import HandlerOutput, current_output
 from busway.app.model.topic import BadDeclaration, ConsumerRecord, Route, Topic
 from busway.app.service import RunningService
 from busway.app.tables.changes import Change, change_outside
-from busway.app.tables.copartitioning import make_beside
 from busway.app.tables.copies import Copies
 from busway.app.tables.row_locks import WHOLE, RowLocks
 from busway.app.tables.rows import Attempt, HeldRows, NotHere, RowOrigin, names
 from busway.errors import NotRunning
-from busway.producer.producer import KeyValueHeaders
-from busway.types import ProducerRecord, RecordMetadata, TopicPartition
+from busway.types import KeyValueHeaders, ProducerRecord, RecordMetadata, TopicPartition
 from busway_protocol.partitioning import partition_for_key
 
 logger: logging.Logger = logging.getLogger("busway.app")
@@ -301,6 +299,8 @@ class Table(HeldRows[K, V], Extension):
     # Extension
 
     async def starting(self, app: RunningService) -> None:
+        from busway.app.tables.copartitioning import make_beside
+
         self._sources = sources_of(self, app.routes)
         if not self._sources:
             raise BadDeclaration(

@@ -21,8 +21,7 @@ from busway.producer.producer import Producer
 from busway.security.options import PLAINTEXT
 from busway.testing.dead_letter import DeadLetter, dead_letter_of
 from busway.testing.simulation.trace import Trace
-from busway.types import Record, RecordMetadata
-from busway_protocol.records.builder import Headers
+from busway.types import Headers, Record, RecordMetadata
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -15,8 +15,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from busway.admin.admin import Admin, NewTopic
+from busway.admin.admin import Admin
 from busway.admin.missing import create_missing
+from busway.admin.new_topic import NewTopic
 from busway.app.application import Application
 from busway.app.declaring.declared_topics import create_declared, read_only_topics
 from busway.app.model.retry import HandlerFailed

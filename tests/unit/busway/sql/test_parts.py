@@ -1,8 +1,6 @@
 """The pure parts: what is put off and for how long, headers as text, outages distinguished from mistakes, imports that stay small."""
 
 import sqlite3
-import subprocess
-import sys
 
 import pytest
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -114,13 +112,3 @@ def test_an_outage_of_sqlite_is_told_from_a_mistake() -> None:
     assert is_outage(DBAPIError("", {}, Exception("gone"), connection_invalidated=True))
     assert is_outage(PoolExhausted("no connection"))
     assert not is_outage(ValueError("other"))
-
-
-@pytest.mark.slow
-def test_importing_busway_brings_no_database() -> None:
-    """SQLAlchemy loads with `busway.sql` alone."""
-    program = (
-        "import sys, busway, busway.app.application; print('sqlalchemy' in sys.modules, 'busway.sql' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "False False\n"
