@@ -46,7 +46,7 @@ class HeartbeatSession:
     def __init__(self, state: HeartbeatState, number: int) -> None:
         self.state = state
         self.number = number
-        self.woken = asyncio.Event()
+        self.woken: asyncio.Event = asyncio.Event()
         """Set when there is news for the coordinator."""
 
     def wants(self, subscription: DesiredSubscription) -> None:
