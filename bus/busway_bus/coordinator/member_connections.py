@@ -7,9 +7,10 @@ Apache Kafka waits for the session timeout, 45 s by default. A killed process le
 fenced if no other connection carries their requests within `group.disconnect.grace.ms`, but not before 1.5 heartbeat
 intervals since the last heartbeat: a live client has reconnected by then. A connection that was reset (RST) shows no
 dead process: Linux ends the sockets of a killed process in the ordinary way (FIN), unless received bytes were not
-read. Such a client is alive as a rule, and may be in its longest back-off: `RECONNECT_MS` more are waited. A classic member's interval is measured
-between two heartbeats on one connection; until then a third of the session timeout is assumed, the most that clients'
-documentation advises. Static members keep their session. Where a network drops packets, the session timeout applies.
+read. Such a client is alive as a rule, and may be in its longest back-off: `RECONNECT_MS` more are waited. A classic
+member's interval is measured between two heartbeats on one connection; until then a third of the session timeout is
+assumed, the most that clients' documentation advises. Static members keep their session. Where a network drops packets,
+the session timeout applies.
 """
 
 import asyncio
