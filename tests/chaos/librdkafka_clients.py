@@ -138,6 +138,7 @@ def _transaction(
         except KafkaException as problem:
             if not problem.args[0].txn_requires_abort():
                 raise
+            call = f"{call} ({problem.args[0].name()})"
         call = f"abort after {call}"
         _again(lambda: producer.abort_transaction(CALL_S), over)
         ledger.aborted(writer, values)

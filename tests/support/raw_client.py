@@ -5,6 +5,7 @@ Not here: what the messages mean.
 """
 
 import asyncio
+import socket
 import struct
 from types import TracebackType
 from typing import Any, Final
@@ -50,6 +51,12 @@ class RawClient:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._writer.close()
+
+    def reset(self) -> None:
+        """End the connection as a network does: the broker gets ECONNRESET."""
+        connection: socket.socket = self._writer.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._writer.transport.abort()
 
     def send(self, data: bytes) -> None:
         """Send, without waiting for an answer."""

@@ -5,9 +5,12 @@ Not here: the removal (`fencing`), detection of closed connections (`server.conn
 
 Apache Kafka waits for the session timeout, 45 s by default. A killed process leaves closed sockets, so its members are
 fenced if no other connection carries their requests within `group.disconnect.grace.ms`, but not before 1.5 heartbeat
-intervals since the last heartbeat: a live client has reconnected by then. A classic member's interval is measured
-between two heartbeats on one connection; until then a third of the session timeout is assumed, the most that clients'
-documentation advises. Static members keep their session. Where a network drops packets, the session timeout applies.
+intervals since the last heartbeat: a live client has reconnected by then. A connection that was reset (RST) shows no
+dead process: Linux ends the sockets of a killed process in the ordinary way (FIN), unless received bytes were not
+read. Such a client is alive as a rule, and may be in its longest back-off: `RECONNECT_MS` more are waited. A classic
+member's interval is measured between two heartbeats on one connection; until then a third of the session timeout is
+assumed, the most that clients' documentation advises. Static members keep their session. Where a network drops packets,
+the session timeout applies.
 """
 
 import asyncio
@@ -22,6 +25,12 @@ from busway_bus.kernel.limits import MEMBERS_PER_CONNECTION_MAX
 
 logger = logging.getLogger("busway.groups")
 WAITING_HEARTBEAT_MS: Final = 1000
+RECONNECT_MS: Final = 10_000
+"""Longest default back-off between two connections of a client: `reconnect.backoff.max.ms` of librdkafka.
+
+librdkafka doubles 100 ms (-25 to +50 %) from one loss to the next, if they are less than 10 s apart; Java's client 50 ms,
+up to 1 s (±20 %).
+"""
 LATE_MS: Final = 100
 """Delay of a timer that shows that the broker stood still."""
 LOOK_MS: Final = 30_000
@@ -34,12 +43,14 @@ class Carrier(Protocol):
 
     Attributes:
         closed_by_client: the client, not the broker, ended it.
+        was_reset: its end was a reset.
         members: with their last request on it.
         when_closed: called once with `closed_by_client`.
     """
 
     gone: bool
     closed_by_client: bool
+    was_reset: bool
     members: set[MemberKey]
     when_closed: Callable[[bool], None] | None
 
@@ -150,7 +161,7 @@ class MemberConnections:
             self._wait(key, last_request, now)
 
     def lives(self, carrier: Carrier, key: MemberKey) -> None:
-        """Note a commit: the member is not fenced for its closed connection."""
+        """Note a request that names the member and its epoch: it is not fenced for its closed connection."""
         last_request = self._entry(key)
         if last_request is not None and last_request.timer is not None:
             self.request_received(carrier, key, last_request.longest_ms)
@@ -218,6 +229,7 @@ class MemberConnections:
             return
         wait_ms = self._grace_ms
         if last_request.id_sent:
+            wait_ms += RECONNECT_MS if last_request.carrier.was_reset else 0
             last_ms = now if last_request.heartbeat_ms is None else last_request.heartbeat_ms
             wait_ms = max(wait_ms, last_ms + (last_request.interval_ms or last_request.longest_ms) * 3 // 2 - now)
         last_request.closed_ms, last_request.until_ms = now, now + wait_ms

@@ -150,6 +150,8 @@ async def _many(
         except KafkaError as problem:
             answers.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=problem.code))
         else:
+            if group.member_id is not None and group.member_epoch >= 0:
+                context.node.groups.connections.lives(context.peer, (group.group_id, group.member_id))
             topics = _topics(group, table, context)
             if room.take(_size(topics, table)):
                 answers.append(await context.node.scheduler.run(context.client_host, _group(group, topics, table)))

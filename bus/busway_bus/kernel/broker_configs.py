@@ -136,7 +136,8 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
              "Time in ms without a heartbeat after which a member of a consumer group is fenced.", at_least=1),
         _key("group.disconnect.grace.ms", _I, 3000,
              "Time in ms after which a dynamic member is fenced once the connection of its heartbeats was closed without LeaveGroup, unless another "
-             "carries its requests meanwhile, and not before 1.5 heartbeat intervals since the last one; 0 waits for the end of its session, as Kafka.",
+             "carries its requests meanwhile, and not before 1.5 heartbeat intervals since the last one; 10 s later if the connection was reset (RST), since "
+             "the client may be alive and in its back-off; 0 waits for the end of its session, as Kafka.",
              at_least=0),
         _key("group.initial.rebalance.delay.ms", _I, 3000,
              "How long, in ms, the first rebalance of an empty group waits for more members."),

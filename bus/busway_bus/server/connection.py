@@ -140,7 +140,7 @@ class Connection:
     def lost(self) -> None:
         self._gone = True
         self._intake.drop()
-        self._peer.closed(by_client=not (self._ended_here or self._finishing))
+        self._peer.closed(by_client=not (self._ended_here or self._finishing), was_reset=self._stream.was_reset)
         self._peer.left()
         self._pump()
 

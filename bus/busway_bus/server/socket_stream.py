@@ -73,6 +73,10 @@ class SocketStream(Stream):
         if self.closing and not self._lost and not self.waiting:
             self.abort()
 
+    def _broken(self, problem: OSError) -> None:
+        self.was_reset = isinstance(problem, ConnectionResetError)
+        self.abort()
+
     # Reading
 
     def _watch_reads(self) -> None:
@@ -120,8 +124,8 @@ class SocketStream(Stream):
                 count = self._socket.recv_into(buffer)
             except (BlockingIOError, InterruptedError):
                 return
-            except OSError:
-                self.abort()
+            except OSError as problem:
+                self._broken(problem)
                 return
             del buffer  # a frame's buffer can only grow without views
             if not count:
@@ -194,7 +198,7 @@ class SocketStream(Stream):
         except OSError:
             self.owner.unreadable(problem)
         else:
-            self.abort()
+            self._broken(problem)
         return False
 
     def _send_run(self) -> bool:
@@ -207,8 +211,8 @@ class SocketStream(Stream):
             count = self._socket.sendmsg(run, (), more)
         except (BlockingIOError, InterruptedError):
             count = 0
-        except OSError:
-            self.abort()
+        except OSError as problem:
+            self._broken(problem)
             return False
         self._queued_bytes -= count
         if count:

@@ -59,6 +59,7 @@ class Stream(ABC):
         taken_at: loop time at which the client last accepted bytes.
         closing: whether only the queue is still written.
         owed: bytes of responses that wait for an earlier one.
+        was_reset: the other side, or the network, reset the connection.
     """
 
     owner: Owner
@@ -66,6 +67,7 @@ class Stream(ABC):
     def __init__(self, host: str, shared: Shared) -> None:
         self.host = host
         self.closing = False
+        self.was_reset = False
         self._memory = shared.memory
         self._write_rounds = shared.write_rounds
         self._pages = shared.pages

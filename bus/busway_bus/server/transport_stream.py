@@ -58,6 +58,7 @@ class TransportStream(Stream, asyncio.BufferedProtocol):
         self.owner.write_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.was_reset = isinstance(exc, ConnectionResetError)
         self._forget()
         self.owner.lost()
 

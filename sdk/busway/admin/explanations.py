@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from busway.cluster.client import ClusterClient
+from busway.cluster.coordinator import ask_coordinator
 from busway.errors import BrokerError, UnsupportedByBroker
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -75,15 +76,14 @@ class ExplanationsAdmin:
             BrokerError: the group is unknown.
             UnsupportedByBroker: the coordinator records none, as Apache Kafka's.
         """
-        node_id = await self._cluster.find_coordinator(group_id)
-        connection = await self._cluster.connection(node_id)
         resource = DescribeConfigsResource(resource_type=GROUP, resource_name=group_id, configuration_keys=[REBALANCES])
-        (result,) = (await connection.request(DescribeConfigsRequest(resources=[resource]))).results
+        response = await ask_coordinator(self._cluster, group_id, DescribeConfigsRequest(resources=[resource]))
+        (result,) = response.results
         code = error_for(result.error_code)
         texts = [config.value for config in result.configs if config.name == REBALANCES]
         if code is ErrorCode.INVALID_REQUEST or (code is ErrorCode.NONE and not texts):
             raise UnsupportedByBroker(
-                f"{connection.name} does not keep the reasons of rebalances: that takes a broker of Busway, of a version that has "
+                f"the coordinator of group {group_id} does not keep the reasons of rebalances: that takes a broker of Busway, of a version that has "
                 "`busway groups explain`; Apache Kafka has it in its logs alone"
             )
         if code is not ErrorCode.NONE:

@@ -214,17 +214,27 @@ class ClusterClient:
     async def any_connection(self) -> Connection:
         """Return the open connection with the fewest pending requests, or open a new one.
 
-        Known brokers are tried first, then bootstrap servers, unless the recovery strategy is "none". Raise
-        `ConnectionFailed` if none is reachable.
+        Known brokers are tried first, those last that did not respond to the last request on a connection, then bootstrap
+        servers, unless the recovery strategy is "none". Raise `ConnectionFailed` if none is reachable.
         """
         self._check()
+        silent = {
+            address
+            for (address, _), connection in self._connections.items()
+            if isinstance(connection.problem, RequestTimedOut)
+        }
         # Not behind a long poll, nor behind a broker that does not respond.
-        idle = [connection for (_, purpose), connection in self._connections.items() if connection.open and not purpose]
+        idle = [
+            connection
+            for (address, purpose), connection in self._connections.items()
+            if connection.open and not purpose and address not in silent
+        ]
         if idle:
             return min(idle, key=lambda connection: connection.waiting)
         problems: list[BuswayError] = []
         known = list(self.metadata.brokers.values())
         current_machine().chance.shuffle(known)
+        known.sort(key=silent.__contains__)
         starts_over = self._recovery.strategy == "rebootstrap" or not known
         for host, port in dict.fromkeys([*known, *(self._bootstrap if starts_over else ())]):
             try:

@@ -6,7 +6,7 @@ Not here: the requests. An unreachable broker says nothing about what it coordin
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from busway.cluster.client import ClusterClient, CoordinatorKind
@@ -94,9 +94,17 @@ class CoordinatorLink:
             raise
 
     async def ask(
-        self, message: Any, *, purpose: str, timeout_s: float | None = None, at_most: int | None = None
+        self,
+        message: Any,
+        *,
+        purpose: str,
+        timeout_s: float | None = None,
+        at_most: int | None = None,
+        when_lost: Callable[[], None] | None = None,
     ) -> Any:
+        """Return the response; `when_lost` is called when the connection ends, also after it."""
         connection = await self.connection(purpose)
+        connection.when_lost = when_lost
         node = self._node
         try:
             return await connection.request(message, timeout_s=timeout_s, at_most=at_most)

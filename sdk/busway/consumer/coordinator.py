@@ -4,6 +4,7 @@ Not here: finding the coordinator (`busway.cluster.coordinator`), the requests (
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -35,10 +36,16 @@ class Coordinator(CoordinatorLink):
         self.group = group
 
     async def ask(
-        self, message: Any, *, purpose: str = "group", timeout_s: float | None = None, at_most: int | None = None
+        self,
+        message: Any,
+        *,
+        purpose: str = "group",
+        timeout_s: float | None = None,
+        at_most: int | None = None,
+        when_lost: Callable[[], None] | None = None,
     ) -> Any:
         """Return the response. `purpose` gives long-waiting joins a separate connection."""
-        return await super().ask(message, purpose=purpose, timeout_s=timeout_s, at_most=at_most)
+        return await super().ask(message, purpose=purpose, timeout_s=timeout_s, at_most=at_most, when_lost=when_lost)
 
     async def leave(self, member: Member) -> None:
         """Leave the group, so that it need not wait for the session timeout. Static members stay; errors are logged."""

@@ -167,10 +167,12 @@ class Fetcher:
             self._refreshing = self._start(self._refresh())
 
     async def _refresh(self) -> None:
-        with contextlib.suppress(BuswayError):
-            await self._cluster.refresh()
-        self._unreachable.clear()
-        self._wake.set()
+        try:
+            with contextlib.suppress(BuswayError):
+                await self._cluster.refresh()
+        finally:
+            self._unreachable.clear()
+            self._wake.set()
 
     def _place(self, chosen: list[FetchPosition], look: _Lookup) -> None:
         for assigned in chosen:

@@ -3,9 +3,11 @@
 Not here: consumer groups (`heartbeat_modern`), reactions to responses (`group_classic`).
 
 A coordinator that is unreachable, moved or loading is found again and retried for the same member and generation,
-without limit. Only an error that it returns ends a session.
+without limit. Only an error that it returns ends a session. After the connection was lost, the next heartbeat follows at
+once on another: Busway's broker fences a member without a connection long before its session ends.
 """
 
+import asyncio
 import logging
 import threading
 from collections.abc import Callable
@@ -64,15 +66,24 @@ OnResponse = Callable[..., None]
 
 
 class CoordinatorContact:
-    def __init__(self, coordinator: Coordinator) -> None:
+    """Heartbeats to the coordinator on one connection after another.
+
+    Args:
+        woken: ends a wait; cleared before each request.
+    """
+
+    def __init__(self, coordinator: Coordinator, woken: asyncio.Event | None = None) -> None:
         self._coordinator = coordinator
+        self._woken = asyncio.Event() if woken is None else woken
         self._backoff = coordinator.backoff()
-        self._failing = False
+        self._failing = self._is_lost = False
 
     async def ask(self, request: Any, timeout_s: float) -> tuple[ErrorCode, Any, str]:
         """Return the error code, the response if any, and the error text; raise `NotRunning` if the client was aborted."""
+        self._woken.clear()
+        self._is_lost = False
         try:
-            answer = await self._coordinator.ask(request, timeout_s=timeout_s)
+            answer = await self._coordinator.ask(request, timeout_s=timeout_s, when_lost=self._lost)
         except BrokerError as refused:
             return refused.code, None, str(refused)
         except NotRunning:
@@ -81,6 +92,21 @@ class CoordinatorContact:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, None, str(failed)
         code = error_for(answer.error_code)
         return code, answer, code.text
+
+    def _lost(self) -> None:
+        self._is_lost = True
+        self._woken.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for the next heartbeat's time; after a lost connection only for the backoff."""
+        try:
+            async with REAL_TIME.timeout(seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            self._backoff.reset()
+            return
+        if self._is_lost:
+            await REAL_TIME.sleep(self._backoff.next())
 
     def heartbeat_failed(self, why: str) -> float:
         self._coordinator.forget()
@@ -119,9 +145,8 @@ async def send_heartbeats(
 ) -> None:
     """Send heartbeats until the group rejects the member or the reader is overdue."""
     contact = CoordinatorContact(coordinator)
-    wait_s = pace.interval_s
+    await contact.wait(pace.interval_s)
     while True:
-        await REAL_TIME.sleep(wait_s)
         if is_overdue(member.group, reader, pace):
             await coordinator.leave(member)
             on_response(member, None)
@@ -137,11 +162,11 @@ async def send_heartbeats(
         except NotRunning:
             return
         if code in PASSING:
-            wait_s = contact.heartbeat_failed(text)
+            await REAL_TIME.sleep(contact.heartbeat_failed(text))
             continue
         contact.heartbeat_received()
-        wait_s = pace.interval_s
         if code is not ErrorCode.NONE:
             on_response(member, code)
             if code is not ErrorCode.REBALANCE_IN_PROGRESS:
                 return
+        await contact.wait(pace.interval_s)

@@ -46,26 +46,17 @@ class HeartbeatSession:
     def __init__(self, state: HeartbeatState, number: int) -> None:
         self.state = state
         self.number = number
-        self._woken = asyncio.Event()
+        self.woken: asyncio.Event = asyncio.Event()
+        """Set when there is news for the coordinator."""
 
     def wants(self, subscription: DesiredSubscription) -> None:
         self.state.wants(subscription)
-        self._woken.set()
+        self.woken.set()
 
     def has(self, share: Share, done: bool) -> None:
         self.state.has(share, done=done)
         if done:
-            self._woken.set()
-
-    async def wait(self, seconds: float) -> None:
-        self._woken.clear()
-        if self.state.has_news:
-            return
-        try:
-            async with REAL_TIME.timeout(seconds):
-                await self._woken.wait()
-        except TimeoutError:
-            return
+            self.woken.set()
 
 
 async def leave(coordinator: Coordinator, identity: Identity) -> None:
@@ -86,7 +77,7 @@ async def converse(
     pace: HeartbeatTimings,
     on_response: OnResponse,
 ) -> None:
-    state, contact = session.state, CoordinatorContact(coordinator)
+    state, contact = session.state, CoordinatorContact(coordinator, session.woken)
     identity = state.identity
     last: TargetAssignment | None = None
     unreleased = False
@@ -105,8 +96,9 @@ async def converse(
             if given != last:
                 last = given
                 on_response(session.number, given)
-            left_s = pace.reader_s - reader.since_poll_s() + _LEAST_S
-            await session.wait(max(_LEAST_S, min(answer.heartbeat_interval_ms / 1000, left_s)))
+            if not state.has_news:
+                left_s = pace.reader_s - reader.since_poll_s() + _LEAST_S
+                await contact.wait(max(_LEAST_S, min(answer.heartbeat_interval_ms / 1000, left_s)))
             continue
         state.unanswered()
         if code in PASSING or code.retriable:

@@ -8,6 +8,7 @@ Not here: the choice of the broker (`cluster`), handshakes and certificates (`tl
 import asyncio
 import ssl
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from busway.errors import BuswayError, ConnectionFailed, RequestTimedOut, UnsupportedByBroker
@@ -109,6 +110,8 @@ class Connection:
         self._ranges: dict[int, tuple[int, int]] = {}
         self._features: dict[str, int] = {}
         self._problem: BaseException | None = None
+        self.when_lost: Callable[[], None] | None = None
+        """Called once when the connection ends, whatever the reason."""
 
     @property
     def open(self) -> bool:
@@ -321,6 +324,8 @@ class Connection:
     def fail(self, problem: BaseException) -> None:
         if self._problem is None:
             self._problem = problem
+            if self.when_lost is not None:
+                self.when_lost()
         waiting, self._waiting = self._waiting, deque()
         waiting.extend(entry for entry, _ in self._held or () if entry is not None)
         self._held = None

@@ -12,6 +12,7 @@ from tests.support.raw_client import RawClient, frame
 from tests.support.waiting import until
 
 from busway_bus.coordinator.group_coordinator import GroupCoordinator
+from busway_bus.coordinator.member_connections import RECONNECT_MS
 from busway_bus.groups.classic.group import ClassicGroup
 from busway_bus.groups.modern.consumer_group import ConsumerGroup
 from busway_bus.testing.local_cluster import LocalCluster
@@ -19,7 +20,10 @@ from busway_protocol.messages.groups_classic import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
+    JoinGroupResponse,
     OffsetCommitRequest,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
 )
 from busway_protocol.messages.groups_modern import ConsumerGroupHeartbeatRequest
 from busway_protocol.messages.transactions import TxnOffsetCommitRequest
@@ -110,6 +114,28 @@ async def test_a_member_that_never_learned_its_id_is_fenced_after_the_grace(clus
             assert groups.connections.carries(("g", member.member_id))
 
 
+@pytest.mark.parametrize("reset", [False, True])
+async def test_a_reset_connection_is_waited_for_longer_than_a_closed_one(cluster: LocalCluster, reset: bool) -> None:
+    """The sockets of a killed process are closed; a reset comes from the network, and the client connects again."""
+    beat = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="member-1",
+        member_epoch=0,
+        rebalance_timeout_ms=SESSION_MS,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    async with RawClient(cluster.bootstrap_servers) as client:
+        await client.find_coordinator("g")
+        with waits_of(groups_of(cluster)) as waits:
+            await client.ask(beat, 1)
+            if reset:
+                client.reset()
+            await client.__aexit__(None, None, None)
+            wait_s = await asyncio.wait_for(waits.get(), patient(10))
+            assert wait_s == RECONNECT_MS / 1000 + 3.0 if reset else wait_s <= 7.5
+
+
 @pytest.mark.parametrize("version", [2, 5])
 async def test_a_join_that_is_served_after_its_client_has_died_leaves_no_member(version: int) -> None:
     """One that waits for the others, and one that is handed an id: the request was on its way while the connection ended."""
@@ -198,8 +224,29 @@ async def test_a_heartbeat_that_waits_for_the_disk_keeps_its_member(
             await second.frame()
 
 
-@pytest.mark.parametrize("transactional", [False, True])
-async def test_a_commit_on_another_connection_keeps_its_member(cluster: LocalCluster, transactional: bool) -> None:
+def named_by(request: str, member: JoinGroupResponse) -> tuple[object, int]:
+    """Return a request that names the member and its generation, and the version."""
+    generation, member_id = member.generation_id, member.member_id
+    if request == "commit":
+        return OffsetCommitRequest(
+            group_id="g", generation_id_or_member_epoch=generation, member_id=member_id, topics=[]
+        ), 8
+    if request == "transaction":
+        return TxnOffsetCommitRequest(
+            transactional_id="x",
+            group_id="g",
+            producer_id=1,
+            producer_epoch=0,
+            generation_id=generation,
+            member_id=member_id,
+            topics=[],
+        ), 3
+    asked = OffsetFetchRequestGroup(group_id="g", member_id=member_id, member_epoch=generation, topics=[])
+    return OffsetFetchRequest(groups=[asked]), 9
+
+
+@pytest.mark.parametrize("request_", ["commit", "transaction", "fetch"])
+async def test_a_request_on_another_connection_keeps_its_member(cluster: LocalCluster, request_: str) -> None:
     """It comes before the next heartbeat, which may be due after the grace."""
     async with RawClient(cluster.bootstrap_servers) as client, RawClient(cluster.bootstrap_servers) as other:
         await client.find_coordinator("g")
@@ -209,29 +256,7 @@ async def test_a_commit_on_another_connection_keeps_its_member(cluster: LocalClu
             await client.__aexit__(None, None, None)
             await asyncio.wait_for(waits.get(), patient(10))
             assert groups.connections.heartbeat_ms("g", 5000) == 1000  # it is waited for
-            if transactional:
-                await other.ask(
-                    TxnOffsetCommitRequest(
-                        transactional_id="x",
-                        group_id="g",
-                        producer_id=1,
-                        producer_epoch=0,
-                        generation_id=member.generation_id,
-                        member_id=member.member_id,
-                        topics=[],
-                    ),
-                    3,
-                )
-            else:
-                await other.ask(
-                    OffsetCommitRequest(
-                        group_id="g",
-                        generation_id_or_member_epoch=member.generation_id,
-                        member_id=member.member_id,
-                        topics=[],
-                    ),
-                    8,
-                )
+            await other.ask(*named_by(request_, member))
             assert groups.connections.heartbeat_ms("g", 5000) == 5000
             assert groups.connections.carries(("g", member.member_id))
 

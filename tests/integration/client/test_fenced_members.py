@@ -10,7 +10,7 @@ import pytest
 from tests.integration.client.conftest import SHORT_HEARTBEATS
 from tests.support.patience import patient
 from tests.support.proxy import Proxy
-from tests.support.waiting import until_assigned
+from tests.support.waiting import until, until_assigned
 
 from busway import Admin, Consumer, NewTopic
 from busway_bus.testing.local_cluster import LocalCluster
@@ -86,6 +86,36 @@ async def test_a_lost_connection_fences_no_live_member(protocol: str) -> None:
                 proxy.cut()
                 await heartbeats(proxy, BEATS[protocol], consumer)
             assert await reasons(admin) == before
+
+
+def is_answered(consumer: Consumer) -> bool:
+    """Whether the member has a connection for heartbeats, and waits for no response on it."""
+    assert consumer._group is not None
+    cluster = consumer._group._heartbeat_thread._cluster
+    connections = [] if cluster is None else list(cluster._connections.items())
+    return any(purpose and each.open for (_, purpose), each in connections) and not any(
+        each.waiting for _, each in connections
+    )
+
+
+async def test_a_heartbeat_follows_at_once_after_a_lost_connection() -> None:
+    """Not when the next one is due: the broker may take the member for dead before."""
+    seldom = ("group.consumer.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms")
+    sessions = ("group.consumer.session.timeout.ms", "group.consumer.max.session.timeout.ms")
+    async with (
+        LocalCluster(properties=dict.fromkeys(seldom, "600000") | dict.fromkeys(sessions, "1800000")) as cluster,
+        Proxy(cluster.bootstrap_servers) as proxy,
+        Admin(cluster.bootstrap_servers) as admin,
+    ):
+        await admin.create_topics([NewTopic("orders", partitions=2)])
+        async with Consumer("orders", bootstrap_servers=proxy.address, group_id="g") as consumer:
+            await until_assigned(2, consumer)
+            for _ in range(2):
+                await until(lambda: is_answered(consumer))  # its retry would be no sign
+                proxy.requests.clear()
+                proxy.cut()
+                async with asyncio.timeout(PATIENCE_S):
+                    await proxy.asked(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 
 
 @pytest.mark.variant

@@ -134,15 +134,17 @@ class Peer:
     Attributes:
         polls: waits that end when the client is gone; the caller removes a finished one.
         closed_by_client: the client ended the connection.
+        was_reset: it ended with a reset.
         members: (group id, member id) of the last requests.
         when_closed: called once with `closed_by_client` when the connection has ended.
     """
 
-    __slots__ = ("_waits", "closed_by_client", "gone", "members", "polls", "when_closed")
+    __slots__ = ("_waits", "closed_by_client", "gone", "members", "polls", "was_reset", "when_closed")
 
     def __init__(self) -> None:
         self.gone = False
         self.closed_by_client = False
+        self.was_reset = False
         self.polls: set[Wait] = set()
         self.members: set[tuple[str, str]] = set()
         self.when_closed: Callable[[bool], None] | None = None
@@ -158,9 +160,9 @@ class Peer:
         self._waits.add(future)
         future.add_done_callback(self._waits.discard)
 
-    def closed(self, *, by_client: bool) -> None:
+    def closed(self, *, by_client: bool, was_reset: bool = False) -> None:
         """Report the end of the connection; `left` follows."""
-        self.closed_by_client = by_client
+        self.closed_by_client, self.was_reset = by_client, was_reset
         if self.when_closed is not None:
             self.when_closed(by_client)
 

@@ -5,9 +5,15 @@ from typing import Any
 
 import pytest
 
+from busway.admin.explanations import ExplanationsAdmin
 from busway.cluster.coordinator import ask_coordinator
 from busway.net.retry import Backoff
 from busway_protocol.errors import ErrorCode
+from busway_protocol.messages.configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from busway_protocol.messages.groups_classic import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -33,7 +39,7 @@ class Cluster:
         return len(self.asked) + 1
 
     async def connection(self, node_id: int) -> Any:
-        async def request(message: Any, *, at_most: int | None) -> Any:
+        async def request(message: Any, *, at_most: int | None = None) -> Any:
             self.asked.append(node_id)
             return self.responses.pop(0)
 
@@ -56,6 +62,24 @@ def committed(code: ErrorCode) -> OffsetCommitResponse:
 async def test_a_coordinator_that_moves_is_looked_up_again(refusal: Any) -> None:
     cluster = Cluster(refusal, committed(ErrorCode.NONE))
     assert await ask_coordinator(cluster, "g", None) == committed(ErrorCode.NONE)  # type: ignore[arg-type]
+    assert cluster.asked == [1, 2]
+
+
+async def test_the_reasons_of_rebalances_are_asked_for_again_where_the_coordinator_moved_to() -> None:
+    reasons = DescribeConfigsResourceResult(
+        name="busway.rebalances", value="[]", read_only=True, is_sensitive=False, synonyms=[]
+    )
+    moved, known = (
+        DescribeConfigsResult(error_code=code, error_message="", resource_type=32, resource_name="g", configs=configs)
+        for code, configs in (
+            (ErrorCode.NOT_COORDINATOR, []),
+            (ErrorCode.NONE, [reasons]),
+        )
+    )
+    admin = ExplanationsAdmin()
+    cluster = Cluster(*(DescribeConfigsResponse(results=[result]) for result in (moved, known)))
+    admin._cluster = cluster  # type: ignore[assignment]
+    assert await admin.explain_group("g") == []
     assert cluster.asked == [1, 2]
 
 

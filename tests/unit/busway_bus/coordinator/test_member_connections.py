@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from busway_bus.coordinator.member_connections import MemberConnections, MemberKey
+from busway_bus.coordinator.member_connections import RECONNECT_MS, MemberConnections, MemberKey
 from busway_bus.kernel.limits import MEMBERS_PER_CONNECTION_MAX
 
 KEY = ("orders", "member-1")
@@ -20,12 +20,13 @@ class Connection:
 
     gone: bool = False
     closed_by_client: bool = False
+    was_reset: bool = False
     members: set[MemberKey] = field(default_factory=set)
     when_closed: Callable[[bool], None] | None = None
 
-    def close(self, *, by_client: bool = True) -> None:
-        """The client closes it, or the broker."""
-        self.closed_by_client = by_client
+    def close(self, *, by_client: bool = True, reset: bool = False) -> None:
+        """The client closes it, or the broker, or the network resets it."""
+        self.closed_by_client, self.was_reset = by_client, reset
         if self.when_closed is not None:
             self.when_closed(by_client)
         self.gone = True
@@ -149,6 +150,26 @@ async def test_what_has_passed_since_the_last_heartbeat_counts() -> None:
     assert world.fenced == []
     world.clock.move(1)
     assert world.fenced == [(*KEY, 4500)]
+
+
+@pytest.mark.parametrize(("interval_ms", "waited_ms"), [(500, RECONNECT_MS + 3000), (20_000, 30_000)])
+async def test_a_reset_shows_no_dead_process(interval_ms: int, waited_ms: int) -> None:
+    """Clients come back after their longest back-off; that time is beside the one in which a heartbeat is due."""
+    world, connection = World(), Connection()
+    world.beats(connection, 3, every_ms=interval_ms)
+    connection.close(reset=True)
+    world.clock.move(waited_ms - 1)
+    assert world.fenced == []
+    world.clock.move(1)
+    assert world.fenced == [(*KEY, waited_ms)]
+
+
+async def test_a_member_without_an_id_does_not_come_back_after_a_reset() -> None:
+    world, parked = World(), Connection()
+    world.connections.request_received(parked, KEY, LONGEST_MS, id_sent=False)
+    parked.close(reset=True)
+    world.clock.move(3000)
+    assert world.fenced == [(*KEY, 3000)]
 
 
 async def test_the_others_are_asked_for_heartbeats_sooner_while_a_member_may_be_fenced() -> None:
