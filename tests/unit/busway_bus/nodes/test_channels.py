@@ -78,8 +78,11 @@ def test_a_response_of_one_that_does_not_lead_is_no_response() -> None:
 
         channel = ActiveController(9, {1: ("a", PORT)}, lambda: 1, timeout_ms=1_000, retry_ms=10_000)
         cast("Any", channel)._current = Connected
-        answer = await channel.send(UnregisterBrokerRequest(broker_id=5))
+        times_sent: list[float] = []
+        request = UnregisterBrokerRequest(broker_id=5)
+        answer = await channel.send(request, sending=lambda: times_sent.append(world.now))
         assert (answer.error_code, len(asked)) == (ErrorCode.NONE, 4)
+        assert times_sent == asked
         refusing = ActiveController(9, {}, lambda: -1, timeout_ms=1_000, retry_ms=2_000)
         begun = world.now
         with pytest.raises(KafkaError, match="no active controller answered within 2 s") as problem:
