@@ -414,7 +414,7 @@ class LogStore:
     def close(self, *, clean: bool = True) -> None:
         """Close every log, then write the clean-shutdown mark for the next start.
 
-        It is omitted if a log is offline or fails to close. If not `clean`, files are closed as they are, as after a
+        It is omitted if a log is offline, fails to close, or has an unfinished cut. If not `clean`, files are closed as they are, as after a
         kill.
         """
         if not clean:
@@ -425,6 +425,8 @@ class LogStore:
         high_watermarks.update(self.high_watermarks())
         for key, closing in self.logs.items():
             try:
+                if closing.busy:
+                    raise OSError("its truncation failed")
                 closing.close(clean=True)
                 closing.flushed_offset = closing.end_offset
             except OSError as problem:
