@@ -224,6 +224,30 @@ def test_a_broker_whose_process_is_gone_is_fenced_at_once() -> None:
     run(workload)
 
 
+def test_a_broker_whose_address_vanished_with_its_connection_is_fenced_at_once() -> None:
+    """As of a killed container. A name that cannot be looked up shows nothing of a broker that has not connected yet."""
+
+    async def workload(world: World) -> None:
+        decider = Decider()
+        metadata = cast("Any", type("Metadata", (), {})())
+        metadata.leadership = 3
+        metadata.image = image_of(b1="vanished", b2="unknown")
+        metadata.writer = cast("Any", type("Writer", (), {"leading": True})())
+        fencing = Fencing(cast("Any", decider), metadata, session_ms=9_000, listener="PLAINTEXT")
+        connection = Connected()
+        fencing.received(cast("Any", connection), 1, 7)
+        watching = asyncio.ensure_future(fencing.watch_connections())
+        await world.sleep(1)
+        assert not decider.fenced
+        connection.close()
+        await world.sleep(1)
+        assert set(decider.fenced) == {(1, 7)}
+        watching.cancel()
+        fencing.close()
+
+    run(workload)
+
+
 def test_a_lost_node_is_not_explained_by_settings_of_clients() -> None:
     """Its process was killed while it had the first request: nodes have no security_protocol to set."""
 
