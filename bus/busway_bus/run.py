@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from busway.extras import MissingExtra
-from busway.net import garbage
+from busway.net import garbage, lookups
 from busway.net.signals import until_signal
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.config_def import ConfigError
@@ -71,6 +71,7 @@ async def serve(config: BrokerConfig, started: "Callable[[Node | ControllerNode]
         DiskFailed: it stopped by itself.
             One of `CANNOT_START`.
     """
+    lookups.share(asyncio.get_running_loop())
     node = _node(config)
     await node.start()
     garbage.settle(garbage.BROKER)

@@ -111,8 +111,8 @@ async def test_all_nodes_are_stopped_together() -> None:
 
 
 @pytest.mark.parametrize("led", [True, False])
-async def test_a_node_of_another_cluster_does_not_start(led: bool) -> None:
-    """The text has the reason, also where the node was the leader of the quorum and is first believed to be it still."""
+async def test_a_node_of_another_cluster_does_not_start(led: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """The text has the reason, also where the node was the leader of the quorum. It does not ask itself to register it."""
     async with LocalNodes() as nodes:
         leader = nodes.nodes[1].services.controller.leader_id
         changed = leader if led else leader % 3 + 1
@@ -124,6 +124,7 @@ async def test_a_node_of_another_cluster_does_not_start(led: bool) -> None:
         node = Node(nodes._configs[changed])  # `restart` would refuse it first
         with pytest.raises(CannotRegister, match="another cluster"):
             await node.start()
+        assert "does not register this broker yet" not in caplog.text
 
 
 async def test_a_partition_that_cannot_be_opened_is_led_by_another_node() -> None:

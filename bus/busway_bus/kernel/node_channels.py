@@ -4,18 +4,20 @@ Here: requests to the active controller, and to a broker by its id.
 Not here: connections and retries, which implement them (`nodes`).
 """
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 
 class ControllerChannel(Protocol):
     """Sends a broker's own requests to the active controller, which may be this node."""
 
-    async def send(self, request: Any) -> Any:
+    async def send(self, request: Any, *, sending: Callable[[], None] = lambda: None) -> Any:
         """Return the controller's response; look the controller up again where it moved.
 
         Args:
             request: a message of the controller's listener: BrokerRegistration, BrokerHeartbeat, AlterPartition,
                 AllocateProducerIds, Envelope.
+            sending: called each time the request is sent: an earlier attempt may have been carried out.
 
         Raises:
             KafkaError: REQUEST_TIMED_OUT, no active controller answered in time; UNSUPPORTED_VERSION.

@@ -8,13 +8,14 @@ Not here: acknowledgement (`replication`).
 import asyncio
 import functools
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 from busway_bus.kernel.limits import SYNCS_AT_ONCE_MAX, SYNCS_NEXT_MAX
 from busway_bus.log.flush_point import FlushPoint
 from busway_bus.log.partition_log import PartitionLog
+from busway_bus.log.producer_state import ProducerState
 from busway_protocol.errors import ErrorCode, KafkaError
 
 Flushed: TypeAlias = Callable[[KafkaError | None], None]
@@ -63,20 +64,28 @@ class Flusher:
         self.flush(log, functools.partial(_settle, waiter))
         return waiter
 
-    async def alone(self, log: PartitionLog, work: Callable[[], Awaitable[None]]) -> None:
-        """Run work on the files of a log while none of its syncs runs; those requested meanwhile follow.
+    async def cut(self, log: PartitionLog, work: Callable[[], ProducerState]) -> None:
+        """Cut a log in a thread while none of its syncs runs; those requested meanwhile follow.
+
+        The log is busy until a cut has succeeded. A cancelled caller would not wait for the thread.
+
+        Args:
+            work: `PartitionLog.cut` or `begin_at`; a retry of a failed cut repeats it.
 
         Raises:
             KafkaError: the disk failed before.
             OSError: raised by `work`.
         """
+        log.busy = True
         while log in self._syncing or log in self._ready:
             await self.request(log)
         if self._failed is not None:
             raise _storage_error(self._failed)
         self._syncing[log] = {}
         try:
-            await work()
+            producers = await asyncio.get_running_loop().run_in_executor(None, work)
+            log.producers = producers.in_place_of(log.producers)
+            log.busy = False
         finally:
             del self._syncing[log]
             if log in self._again:

@@ -244,7 +244,7 @@ class PartitionLog:
         epochs: bytes | None = None
         snapshot: ProducersAt | None = None
         outdated: tuple[int, ...] = ()
-        if self._snapshots.due(active.size):
+        if not self.busy and self._snapshots.due(active.size):  # an unfinished cut has not replaced the producers
             snapshot = self.producers.taken()
             outdated = self._snapshots.taken(
                 self.end_offset, active.size, {segment.base_offset for segment in self._segments}

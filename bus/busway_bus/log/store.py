@@ -233,18 +233,10 @@ class LogStore:
         self._lower_recovery_point(key, offset)
         return log.begin_at(offset, now_ms)
 
-    def truncate(self, key: Key, offset: int, now_ms: int) -> None:
-        """As `cut`, in the event loop's thread: for the metadata log, whose writer waits anyway."""
-        self._take_producers(key, self.cut(key, offset, now_ms))
-
-    def _take_producers(self, key: Key, producers: ProducerState) -> None:
-        log = self.logs[key]
-        log.producers = producers.in_place_of(log.producers)
-
     def restart(self, key: Key, offset: int, now_ms: int) -> None:
         """As `begin_at`, in the event loop's thread; of a log that is not open, too."""
-        if key in self.logs:
-            self._take_producers(key, self.begin_at(key, offset, now_ms))
+        if (log := self.logs.get(key)) is not None:
+            log.producers = self.begin_at(key, offset, now_ms).in_place_of(log.producers)
             return
         self._lower_recovery_point(key, offset)
         remove_records(self._files, directory_of(key), offset)
@@ -414,7 +406,7 @@ class LogStore:
     def close(self, *, clean: bool = True) -> None:
         """Close every log, then write the clean-shutdown mark for the next start.
 
-        It is omitted if a log is offline or fails to close. If not `clean`, files are closed as they are, as after a
+        It is omitted if a log is offline, fails to close, or has an unfinished cut. If not `clean`, files are closed as they are, as after a
         kill.
         """
         if not clean:
@@ -425,6 +417,8 @@ class LogStore:
         high_watermarks.update(self.high_watermarks())
         for key, closing in self.logs.items():
             try:
+                if closing.busy:
+                    raise OSError("its truncation failed")
                 closing.close(clean=True)
                 closing.flushed_offset = closing.end_offset
             except OSError as problem:

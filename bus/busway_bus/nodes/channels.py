@@ -105,7 +105,7 @@ class ActiveController:
         self._leader_id = -1
         self._closing = asyncio.Event()
 
-    async def send(self, request: Any) -> Any:
+    async def send(self, request: Any, *, sending: Callable[[], None] = lambda: None) -> Any:
         """Send a request, again where the controller has moved or the connection ended.
 
         Raises:
@@ -122,7 +122,7 @@ class ActiveController:
             line = self._current()
             if line is not None:
                 try:
-                    answer = await self._attempt(line, request, min(self._timeout_s, left_s))
+                    answer = await self._attempt(line, request, min(self._timeout_s, left_s), sending)
                 except UnsupportedByBroker as problem:
                     raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, str(problem)) from None
                 except _LOST as problem:
@@ -154,13 +154,15 @@ class ActiveController:
             self._line = _Line(*address, self._client_id, self._timeout_s)
         return self._line
 
-    async def _attempt(self, line: _Line, request: Any, timeout_s: float) -> Any:
+    async def _attempt(self, line: _Line, request: Any, timeout_s: float, sending: Callable[[], None]) -> Any:
         connection = line.open
         try:
             if connection is not None:
+                sending()
                 return await connection.request(request, timeout_s=timeout_s)
             async with asyncio.timeout(timeout_s):
                 connection = await line.connected()
+                sending()
                 return await connection.request(request, timeout_s=timeout_s)
         except UnsupportedByBroker:
             raise

@@ -192,7 +192,7 @@ class ClusterMember:
         """
         loop = asyncio.get_running_loop()
         told_s = loop.time()
-        while self._leader() < 0:
+        while not self._is_led:
             self._check_voters()
             if loop.time() - told_s >= _TOLD_S:
                 told_s = loop.time()
@@ -202,6 +202,12 @@ class ClusterMember:
                     sorted(self._config.voters),
                 )
             await asyncio.sleep(_LOOK_S)
+
+    @property
+    def _is_led(self) -> bool:
+        """Whether a voter leads. A restarted leader still names itself, and leads no more in that epoch."""
+        leader_id = self._leader()
+        return leader_id >= 0 and (leader_id != self._config.node_id or self._quorum.driver.leading)
 
     def _check_voters(self) -> None:
         """Raise CannotRegister if most voters belong to another cluster."""

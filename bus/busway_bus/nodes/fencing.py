@@ -5,7 +5,9 @@ Not here: which sessions are over (`controller.heartbeats`), the records (`contr
 
 A broker sends its heartbeats on one connection. When that ends, or a new controller has none from a broker, the broker's
 listener is probed. Refused connections show that the process is gone: its partitions get other leaders without waiting
-for the session's end. Anything else shows nothing, since a network may be cut or a process may stand still.
+for the session's end. So does an address or a name that is no more, as of a killed container, once the broker's end of
+the connection was closed: a cut network closes none. Anything else shows nothing, since a network may be cut or a
+process may stand still.
 """
 
 import asyncio
@@ -13,7 +15,7 @@ import logging
 from functools import partial
 from typing import Final, TypeVar
 
-from busway.net.probing import is_refused
+from busway.net.probing import is_absent, is_refused
 from busway_bus.controller.controller import ITSELF, Command, Controller
 from busway_bus.controller.heartbeats import check_interval_ms
 from busway_bus.controller.lost_brokers import FenceBroker, FenceStaleBrokers
@@ -45,18 +47,22 @@ class Fencing:
         self._controller, self._metadata = controller, metadata
         self._session_ms, self._listener = session_ms, listener
         self._connections: dict[int, Peer] = {}
+        self._closed_epochs: dict[int, int] = {}
+        """Epochs of brokers that closed their last connection."""
         self._probes: dict[int, asyncio.Task[None]] = {}
 
     def received(self, peer: Peer, node_id: int, epoch: int) -> None:
         """Note the connection of a broker's heartbeat."""
         if self._connections.get(node_id) is not peer:
             self._connections[node_id] = peer
+            self._closed_epochs.pop(node_id, None)
             peer.when_closed = partial(self._closed, peer, node_id, epoch)
 
     def _closed(self, peer: Peer, node_id: int, epoch: int, by_client: bool) -> None:
         if self._connections.get(node_id) is peer:
             del self._connections[node_id]
             if by_client:
+                self._closed_epochs[node_id] = epoch
                 self._probe(node_id, epoch)
 
     def _probe(self, node_id: int, epoch: int) -> None:
@@ -79,7 +85,8 @@ class Fencing:
 
     async def _is_gone(self, broker: BrokerImage) -> bool:
         address = broker.addresses.get(self._listener) or next(iter(broker.addresses.values()), None)
-        return address is not None and await is_refused(address.host, address.port, PROBE_S)
+        is_gone = is_absent if self._closed_epochs.get(broker.node_id) == broker.epoch else is_refused
+        return address is not None and await is_gone(address.host, address.port, PROBE_S)
 
     async def watch_connections(self) -> None:
         """Probe unfenced brokers without a connection, soon after a leadership began; runs until cancelled."""

@@ -23,10 +23,16 @@ class Forwarder:
     def __init__(self, channel: ControllerChannel) -> None:
         self._channel = channel
 
-    async def forward(self, frame: bytes, context: RequestContext) -> bytes:
+    async def forward(self, frame: bytes, context: RequestContext) -> tuple[bytes, int]:
         """See `handlers.common.context.Forwarding`."""
+        attempts = 0
+
+        def sending() -> None:
+            nonlocal attempts
+            attempts += 1
+
         answer: EnvelopeResponse = await self._channel.send(
-            envelope(frame, context.principal, _address(context.client_host))
+            envelope(frame, context.principal, _address(context.client_host)), sending=sending
         )
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
             raise CloseConnection("the active controller does not support this version of the request")
@@ -34,7 +40,7 @@ class Forwarder:
             # An error of the envelope is one between the nodes, which a client does not expect.
             text = f"the active controller refused the forwarded request: {ErrorCode(answer.error_code).name}"
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
-        return answer.response_data
+        return answer.response_data, attempts
 
 
 def envelope(frame: bytes, principal: Principal, address: bytes) -> EnvelopeRequest:

@@ -109,9 +109,9 @@ class BrokerLifecycle:
             problem = await self._try_to_register()
             if problem is None:
                 return
+            self._check()
             if problem.code in _HOPELESS or loop.time() >= deadline_s:
                 raise CannotRegister(f"the controller does not register this broker: {problem}{_remedy(problem.code)}")
-            self._check()
             logger.warning("the controller does not register this broker yet: %s", problem)
             await asyncio.sleep(self._backoff_s())
 

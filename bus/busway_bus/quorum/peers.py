@@ -3,7 +3,8 @@
 Here: for each voter one connection for fetches, which may be held there, and one for all else, with one request in
 flight on each.
 Not here: retries (`core`), the meaning of a response. No call waits longer than the quorum's request timeout; a
-connection that timed out is not used again. After a lost connection the node is probed: a killed process refuses the next.
+connection that timed out is not used again. After a lost connection the node is probed: a killed process refuses the next,
+or its address is no more.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 
 from busway.errors import BuswayError, ConnectionFailed
 from busway.net.connection import Connection
-from busway.net.probing import is_refused
+from busway.net.probing import is_absent
 from busway_bus.quorum.ready import QuorumRequest, QuorumResponse, Refused
 from busway_protocol.apis import ApiKey
 from busway_protocol.errors import ErrorCode, ProtocolError
@@ -59,7 +60,7 @@ class _Line:
                 connection.close()
             if not isinstance(problem, ConnectionFailed) or connection is not self._connection:
                 return None
-            return Refused.REFUSED if await is_refused(self._host, self._port, PROBE_S) else None
+            return Refused.REFUSED if await is_absent(self._host, self._port, PROBE_S) else None
         finally:
             if self._connection is connection:
                 self._busy = False

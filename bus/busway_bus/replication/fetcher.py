@@ -10,9 +10,9 @@ the next fetch is sent on a second connection, in a new session.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from busway_bus.kernel.node_channels import BrokerChannels
@@ -68,14 +68,10 @@ class FetcherSettings:
 
 @dataclass(slots=True, eq=False)
 class _Followed:
-    """A partition; `epoch` is the leader epoch of its last record.
-
-    `cut`: a truncation to be repeated, because the disk failed.
-    """
+    """A partition; `epoch` is the leader epoch of its last record."""
 
     partition: Partition
     epoch: int = NO_EPOCH
-    cut: Truncate | Restart | None = None
     paused: asyncio.TimerHandle | None = None
 
     @property
@@ -248,10 +244,8 @@ class Fetcher:
         while self._due:
             due = [self._followed[key] for key in self._due]
             for followed in due:
-                if followed.partition.cutting is not None:  # for an earlier leader
-                    await followed.partition.uncut()
-                if followed.cut is not None and self._is_due(followed):
-                    await self._cut(followed, followed.cut)
+                if followed.partition.unfinished is not None and self._is_due(followed):  # perhaps of an earlier leader
+                    await self._cut(followed, followed.partition.finish_cut())
             await self._logs.synced([followed.partition for followed in due if self._is_due(followed)])
             for followed in due:
                 if self._followed.get(followed.key) is followed:
@@ -307,11 +301,11 @@ class Fetcher:
         match step(view(partition), request, answer):
             case Append() as append:
                 if (offset := self._logs.must_restart(partition, append)) is not None:
-                    await self._cut(followed, Restart(offset))
+                    await self._cut(followed, self._logs.restart(partition, offset))
                     return True
                 return self._append(followed, append)
-            case Truncate() as truncate:
-                await self._cut(followed, truncate)
+            case Truncate(offset):
+                await self._cut(followed, self._logs.truncate(partition, offset))
                 return True
             case LookUp():
                 await self._look_up(followed)
@@ -340,23 +334,18 @@ class Fetcher:
             self._due[followed.key] = None
         return size_bytes > 0
 
-    async def _cut(self, followed: _Followed, cut: Truncate | Restart) -> None:
+    async def _cut(self, followed: _Followed, cut: Coroutine[Any, Any, None]) -> None:
         """Truncate or restart a log, which is due then; after a failure of the disk once more after a pause.
 
-        Another leader may follow meanwhile: what is left of the cut is its fetcher's.
+        Another leader may follow meanwhile: its fetcher repeats the cut.
         """
-        followed.cut = cut
         try:
-            if isinstance(cut, Restart):
-                await self._logs.restart(followed.partition, cut.offset)
-            else:
-                await self._logs.truncate(followed.partition, cut.offset)
+            await cut
         except (OSError, KafkaError) as problem:
             logger.error("%s-%d cannot be truncated, and it is tried again: %s", *followed.key, problem)
             if self._followed.get(followed.key) is followed:
                 self._pause(followed)
             return
-        followed.cut = None
         if self._followed.get(followed.key) is followed:
             self._due[followed.key] = None
 
@@ -381,10 +370,13 @@ class Fetcher:
             leader_start,
             leader_end,
         )
-        if isinstance(cut, Ignore):
-            self._pause(followed)
-        else:
-            await self._cut(followed, cut)
+        match cut:
+            case Truncate(offset):
+                await self._cut(followed, self._logs.truncate(partition, offset))
+            case Restart(offset):
+                await self._cut(followed, self._logs.restart(partition, offset))
+            case Ignore():
+                self._pause(followed)
 
     async def _offset(self, partition: Partition, timestamp: int) -> int:
         query = ListOffsetsPartition(

@@ -16,7 +16,6 @@ from busway_bus.log.store import LogStore
 from busway_bus.replication.following import Append, ReplicaLog
 from busway_bus.replication.log_manager import LogManager
 from busway_bus.replication.partition import Partition
-from busway_bus.scheduling.off_loop import off_loop
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
 from busway_protocol.records.batch import iter_batches
@@ -39,7 +38,8 @@ class FollowerLogs:
     """The logs of this node's followers.
 
     Cuts run in a thread, with nothing else that changes the log: this module's caller waits, and who registers another
-    leader or deletes the partition waits for `Partition.uncut`.
+    leader or deletes the partition waits for `Partition.uncut`. A cut that fails is repeated before anything else, also
+    under another leader: `Partition.finish_cut`.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class FollowerLogs:
         """Cut a log from `offset`; it goes on if the caller is cancelled.
 
         Raises:
-            OSError: a retry is safe, nothing may be appended before it succeeds.
+            OSError: `Partition.finish_cut` repeats it, nothing may be appended before that succeeds.
             KafkaError: KAFKA_STORAGE_ERROR.
         """
         log = partition.log
@@ -137,25 +137,19 @@ class FollowerLogs:
 
     async def _cut(self, partition: Partition, work: Callable[[], ProducerState], done: Callable[[], None]) -> None:
         assert partition.cutting is None, "a cut begins without a wait after `uncut`"
+        partition.unfinished = functools.partial(self._cut, partition, work, done)
         cutting = partition.cutting = asyncio.ensure_future(self._run(partition, work, done))
         self._cutting.add(cutting)
         cutting.add_done_callback(self._ended)
         await asyncio.shield(cutting)
 
     async def _run(self, partition: Partition, work: Callable[[], ProducerState], done: Callable[[], None]) -> None:
-        log, producers = partition.log, ProducerState()
-
-        def cut() -> None:
-            nonlocal producers
-            producers = work()
-
-        log.busy = True
         try:
-            await self._flusher.alone(log, functools.partial(off_loop, cut))
-            log.producers = producers.in_place_of(log.producers)
+            await self._flusher.cut(partition.log, work)
             done()
+            partition.unfinished = None
         finally:
-            log.busy, partition.cutting = False, None
+            partition.cutting = None
 
     def _ended(self, cutting: "asyncio.Task[None]") -> None:
         self._cutting.discard(cutting)

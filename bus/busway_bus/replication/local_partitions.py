@@ -5,6 +5,7 @@ Not here: appending and reading (`manager`), directories (`log.store`).
 """
 
 import asyncio
+import contextlib
 import functools
 import itertools
 import logging
@@ -18,15 +19,14 @@ from busway.net.machine import OS
 from busway_bus.controller.leaders import ReportReplicas
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.counters import PartitionCounters
-from busway_bus.kernel.limits import REGISTERED_AT_ONCE_MAX, TYPED_SETTINGS_MAX
-from busway_bus.kernel.topic_configs import fixed_configs
-from busway_bus.log.log_config import LogConfig
+from busway_bus.kernel.limits import REGISTERED_AT_ONCE_MAX
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.store import LogStore, Opening, RemovedLog
 from busway_bus.metadata.delta import Delta
 from busway_bus.metadata.image import LOST, NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from busway_bus.replication.isr import AlterPartition
 from busway_bus.replication.partition import Partition
+from busway_bus.replication.topic_log_configs import TopicLogConfigs
 from busway_bus.scheduling.off_loop import off_loop
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.machine import Machine
@@ -81,7 +81,7 @@ class LocalPartitions:
         peers: "Peers | None" = None,
     ) -> None:
         self._wall_ms = machine.wall_ms
-        self._monotonic_s = machine.monotonic_s
+        self._monotonic_ms = lambda: int(machine.monotonic_s() * 1000)
         self._config = config
         self._reconfigured = reconfigured
         self._peers = Peers() if peers is None else peers
@@ -95,7 +95,9 @@ class LocalPartitions:
         self._images: dict[Key, PartitionImage] = {}
         self._lost: set[Key] = set()
         self._elsewhere: set[Key] = set()
-        self._configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
+        self._held: set[Key] = set()
+        """Partitions that this node is to lead once a cut of their logs has succeeded."""
+        self._configs = TopicLogConfigs(config)
         self._started = False
         self.deleted_counters = PartitionCounters()
         self.undeleted = False
@@ -192,19 +194,8 @@ class LocalPartitions:
                 unregistered += [self._doom(key, topic_id) for key in self._of.pop(topic_id, ())]
             if unregistered:
                 await self._delete(unregistered)
-            openings: list[Opening] = []
             reassigned: list[RemovedLog] = []
-            registered = 0
-            for name in delta.changed:
-                for opening in self._openings(image, image.topics[name], reassigned):
-                    if isinstance(opening, Partition):
-                        await opening.uncut()
-                        continue
-                    if opening is not None:
-                        openings.append(opening)
-                    registered += 1
-                    if registered % REGISTERED_AT_ONCE_MAX == 0:
-                        await asyncio.sleep(0)
+            openings = await self._register(image, delta.changed, reassigned)
             if reassigned:
                 await self._delete(reassigned)
             await self._open(openings)
@@ -218,9 +209,25 @@ class LocalPartitions:
 
     async def _uncut(self, keys: Iterable[Key]) -> None:
         """Wait until nothing cuts these logs."""
-        while busy := [partition for key in keys if (partition := self.get(key)) is not None and partition.cutting]:
-            for partition in busy:
-                await partition.uncut()
+        while cuts := [here.cutting for key in keys if (here := self.get(key)) is not None and here.cutting]:
+            await asyncio.wait(cuts)
+
+    async def _register(self, image: ClusterImage, names: Iterable[str], reassigned: list[RemovedLog]) -> list[Opening]:
+        """Register the partitions of topics; return those to open. `reassigned` gets those to delete."""
+        openings: list[Opening] = []
+        registered = 0
+        for name in names:
+            for opening in self._openings(image, image.topics[name], reassigned):
+                if isinstance(opening, Partition):
+                    with contextlib.suppress(OSError, KafkaError):  # the cut's caller has logged it
+                        await opening.finish_cut()
+                    continue
+                if opening is not None:
+                    openings.append(opening)
+                registered += 1
+                if registered % REGISTERED_AT_ONCE_MAX == 0:
+                    await asyncio.sleep(0)
+        return openings
 
     async def _fence(self, image: ClusterImage, brokers: Iterable[int]) -> None:
         """Let no high watermark wait for brokers that are fenced or shut down."""
@@ -239,13 +246,17 @@ class LocalPartitions:
     ) -> Iterator[Opening | Partition | None]:
         """Yield the partitions to open, and None for each other one with a new record, which is registered.
 
-        A partition whose log is cut is yielded before, to be waited for. `reassigned` gets those to delete.
+        A partition whose log is cut is yielded before, to be waited for; it is not led until it is cut. `reassigned` gets
+        those to delete.
         """
         self._names[topic.topic_id] = topic.name
         here = self._of.setdefault(topic.topic_id, {})
-        config = self._log_config(image, topic.name)
+        config = self._configs.of(image, topic.name)
         for partition_index, placed in enumerate(topic.partitions):
             key = (topic.name, partition_index)
+            leads = placed.leader == self._config.node_id
+            if (cut := self._partitions.get(key)) is not None and cut.unfinished is not None and leads:
+                yield cut
             while (cut := self._partitions.get(key)) is not None and cut.cutting is not None:
                 yield cut
             if self._config.node_id not in placed.replicas:
@@ -255,6 +266,10 @@ class LocalPartitions:
                 continue
             if self._images.get(key) is placed:
                 continue
+            if cut is not None and cut.unfinished is not None and leads:
+                self._held.add(key)
+                continue
+            self._held.discard(key)
             self._images[key] = placed
             directory = placed.directory_on(self._config.node_id)
             (self._lost.add if directory == LOST else self._lost.discard)(key)
@@ -272,7 +287,7 @@ class LocalPartitions:
         topic = image.topics.get(name)
         if topic is None:
             return
-        config = self._log_config(image, name)
+        config = self._configs.of(image, name)
         for key in self._of.get(topic.topic_id, ()):
             partition = self._partitions.get(key)
             if partition is not None:
@@ -282,19 +297,6 @@ class LocalPartitions:
                 self._offline[key] = replace(
                     self._offline[key], opening=replace(self._offline[key].opening, config=config)
                 )
-
-    def _log_config(self, image: ClusterImage, topic: str) -> LogConfig:
-        own = {**image.topic_configs(topic), **fixed_configs(topic)}
-        key = frozenset(own.items())
-        config = self._configs.get(key)
-        if config is None:
-            if len(self._configs) >= TYPED_SETTINGS_MAX:
-                self._configs.clear()
-            config = self._configs[key] = LogConfig.from_values(self._config.topic_config(own))
-        return config
-
-    def _monotonic_ms(self) -> int:
-        return int(self._monotonic_s() * 1000)
 
     # Opening
 
@@ -347,13 +349,14 @@ class LocalPartitions:
             logger.error("partition %s-%d is offline: %s%s", *key, outcome, remedy)
 
     async def reopen(self) -> None:
-        """Retry deletions, then openings, that failed with an OSError.
+        """Retry cuts, deletions and openings that failed with an OSError.
 
         Corrupt logs are fetched again from their leaders if the cluster can do without; others are left to the operator.
         """
-        if not self._kept and not any(self._may_open(key) for key in self._offline):
+        if not (self._kept or self._held or self._offline):
             return
         async with self._changing:
+            await self._register(self._image, {topic for topic, _ in self._held}, [])
             cleared = await self._delete_again()
             cleared |= await self._set_aside([key for key in self._offline if self._is_expendable(key)])
             openings = [
@@ -365,9 +368,6 @@ class LocalPartitions:
             reopened = [opening for opening in openings if opening.key in self._partitions]
         if reopened:
             logger.warning("%d partitions are back, %s-%d first", len(reopened), *reopened[0].key)
-
-    def _may_open(self, key: Key) -> bool:
-        return isinstance(self._offline[key].problem, OSError) or self._is_expendable(key)
 
     def _is_expendable(self, key: Key) -> bool:
         """Whether a damaged log may be replaced by its leader's: this broker may not lead with what it has.
@@ -409,6 +409,7 @@ class LocalPartitions:
 
     def _doom(self, key: Key, topic_id: UUID) -> RemovedLog:
         self._offline.pop(key, None)
+        self._held.discard(key)
         self._images.pop(key, None)
         self._lost.discard(key)
         self._elsewhere.discard(key)

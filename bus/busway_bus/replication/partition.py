@@ -6,7 +6,7 @@ Not here: the high watermark (`partition_state`), files and threads (`log`).
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
@@ -40,6 +40,7 @@ class Partition:
         leader: broker id of the leader, by the partition's newest record.
         alter_isr: asks the controller for another ISR.
         cutting: ends when the log of this follower was cut; None while it is not.
+        unfinished: repeats a cut that failed on the disk; also set while it runs.
     """
 
     topic: str
@@ -54,6 +55,7 @@ class Partition:
     alter_isr: "Callable[[Partition, AlterPartition], None]"
     complained: bool = False
     cutting: "asyncio.Task[None] | None" = None
+    unfinished: "Callable[[], Awaitable[None]] | None" = None
     turn: "asyncio.Future[None] | None" = None
     counters: PartitionCounters = field(default_factory=PartitionCounters)
     _start_waits: "list[asyncio.Future[None]]" = field(default_factory=list)
@@ -104,9 +106,9 @@ class Partition:
         As in Kafka after a restart; librdkafka's `list_offsets` keeps the old epoch until `list_topics`.
 
         Raises:
-            KafkaError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH; NOT_LEADER_OR_FOLLOWER while the log is cut.
+            KafkaError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH; NOT_LEADER_OR_FOLLOWER until a cut has succeeded.
         """
-        if self.cutting is not None:
+        if self.unfinished is not None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         current = self.state.leader_epoch
         if epoch < 0 or epoch == current:
@@ -260,6 +262,16 @@ class Partition:
         """Wait until nothing cuts the log."""
         while self.cutting is not None:
             await asyncio.wait([self.cutting])
+
+    async def finish_cut(self) -> None:
+        """Wait as `uncut`; repeat a cut that failed.
+
+        Raises:
+            OSError, KafkaError: it failed again.
+        """
+        await self.uncut()
+        if self.unfinished is not None:
+            await self.unfinished()
 
     def wake(self) -> None:
         self._end_start_waits()

@@ -105,8 +105,8 @@ class PartitionEnds(Protocol):
 class Forwarding(Protocol):
     """Passes clients' requests to the active controller."""
 
-    async def forward(self, frame: bytes, context: "RequestContext") -> bytes:
-        """Return the controller's response to a request, header included.
+    async def forward(self, frame: bytes, context: "RequestContext") -> tuple[bytes, int]:
+        """Return the controller's response to a request, header included, and how often the request was sent.
 
         Raises:
             KafkaError: REQUEST_TIMED_OUT, no controller answered; UNKNOWN_SERVER_ERROR.

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 from busway_bus.controller.controller import Command, ControllerRequestContext
 from busway_bus.handlers.common.context import CloseConnection, Encoded, RequestContext
 from busway_protocol.apis import ApiKey, api, response_header_version
-from busway_protocol.compile import decode_from
-from busway_protocol.errors import KafkaError
+from busway_protocol.compile import decode, decode_from
+from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.headers import ResponseHeader
 
 R = TypeVar("R")
@@ -33,6 +33,8 @@ FORWARDED: Final = frozenset(
     }
 )
 """Those that Kafka's `ApiKeys` calls forwardable, as far as they are served."""
+_DONE_BEFORE: Final = {ApiKey.UNREGISTER_BROKER: ErrorCode.BROKER_ID_NOT_REGISTERED}
+"""Errors of a repeated request whose earlier attempt was carried out. Kafka returns them to the client."""
 _READING: Final = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.LIST_PARTITION_REASSIGNMENTS})
 
 
@@ -58,13 +60,20 @@ class _Refusing:
 async def forward(
     key: int, handle: Callable[[Any, RequestContext], Any], forwarded: Forwarded, context: RequestContext
 ) -> Any:
-    """Return the controller's response. If there is none, `handle` words the error as a response."""
+    """Return the controller's response. If there is none, `handle` words the error as a response.
+
+    A request whose outcome was lost with a controller's leadership is sent again; see `_DONE_BEFORE`.
+    """
     assert context.node.forwarding is not None
     try:
-        content = await context.node.forwarding.forward(forwarded.frame, context)
+        content, attempts = await context.node.forwarding.forward(forwarded.frame, context)
     except KafkaError as problem:
         return await _refusal(key, handle, forwarded.request, context, problem)
     _, position = decode_from(ResponseHeader, response_header_version(key, context.api_version), content, 0)
+    if attempts > 1 and key in _DONE_BEFORE:
+        answer = decode(api(key).response, context.api_version, content, position)
+        if answer.error_code == _DONE_BEFORE[ApiKey(key)]:
+            return api(key).response(error_code=ErrorCode.NONE, error_message=None)
     return Encoded([content[position:]])
 
 

@@ -165,7 +165,8 @@ class GlobalTable(Rows[K, V], Extension):
                 async with self._reading(app) as consumer:
                     ends = await consumer.end_offsets(consumer.assignment())
                     while True:
-                        await self._note_positions(consumer)  # also before the first read: an empty topic is read at once
+                        # Also before the first read: an empty topic counts as read at once.
+                        await self._note_positions(consumer)
                         backoff.reset()
                         if not loaded.done() and self._has(ends):
                             logger.info("table %s: %d rows", self.topic.name, len(self))
@@ -205,7 +206,7 @@ class GlobalTable(Rows[K, V], Extension):
             for record in records:
                 await self._apply(app, record)
 
-    async def _note_positions(self, consumer: Consumer) -> None:
+    async def _note_positions(self, consumer: "Consumer") -> None:
         async with self._moved:
             for partition in consumer.assignment():
                 # The position also passes offsets without a record, and markers.

@@ -80,8 +80,11 @@ def test_a_response_of_one_that_does_not_lead_is_no_response() -> None:
 
         channel = ActiveController(9, {1: ("a", PORT)}, lambda: 1, timeout_ms=1_000, retry_ms=10_000)
         cast("Any", channel)._current = Connected
-        answer = await channel.send(UnregisterBrokerRequest(broker_id=5))
+        times_sent: list[float] = []
+        request = UnregisterBrokerRequest(broker_id=5)
+        answer = await channel.send(request, sending=lambda: times_sent.append(world.now))
         assert (answer.error_code, len(asked)) == (ErrorCode.NONE, 4)
+        assert times_sent == asked
         refusing = ActiveController(9, {}, lambda: -1, timeout_ms=1_000, retry_ms=2_000)
         begun = world.now
         with pytest.raises(KafkaError, match="no active controller answered within 2 s") as problem:
@@ -217,6 +220,30 @@ def test_a_broker_whose_process_is_gone_is_fenced_at_once() -> None:
         await world.sleep(1)
         assert decider.fenced[0] == (1, 7)
         assert {node_id for node_id, _ in decider.fenced} == {1}
+        watching.cancel()
+        fencing.close()
+
+    run(workload)
+
+
+def test_a_broker_whose_address_vanished_with_its_connection_is_fenced_at_once() -> None:
+    """As of a killed container. A name that cannot be looked up shows nothing of a broker that has not connected yet."""
+
+    async def workload(world: World) -> None:
+        decider = Decider()
+        metadata = cast("Any", type("Metadata", (), {})())
+        metadata.leadership = 3
+        metadata.image = image_of(b1="vanished", b2="unknown")
+        metadata.writer = cast("Any", type("Writer", (), {"leading": True})())
+        fencing = Fencing(cast("Any", decider), metadata, session_ms=9_000, listener="PLAINTEXT")
+        connection = Connected()
+        fencing.received(cast("Any", connection), 1, 7)
+        watching = asyncio.ensure_future(fencing.watch_connections())
+        await world.sleep(1)
+        assert not decider.fenced
+        connection.close()
+        await world.sleep(1)
+        assert set(decider.fenced) == {(1, 7)}
         watching.cancel()
         fencing.close()
 

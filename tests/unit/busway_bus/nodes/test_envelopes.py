@@ -1,5 +1,7 @@
 """Requests of clients in envelopes: packed by a broker, unpacked by the active controller."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -13,6 +15,7 @@ from busway_bus.handlers.common.forwarded import Forwarded, forward
 from busway_bus.handlers.delete_topics import handle as delete_topics
 from busway_bus.handlers.for_controllers import envelope, registry
 from busway_bus.handlers.for_controllers.services import ControllerServices
+from busway_bus.handlers.unregister_broker import handle as unregister_broker
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.listener_configs import Endpoint
 from busway_bus.kernel.principal import Principal
@@ -22,6 +25,7 @@ from busway_protocol.apis import ApiKey
 from busway_protocol.compile import decode, encode
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.headers import RequestHeader
+from busway_protocol.messages.brokers import UnregisterBrokerRequest, UnregisterBrokerResponse
 from busway_protocol.messages.forwarding import EnvelopeRequest, EnvelopeResponse
 from busway_protocol.messages.topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
@@ -49,7 +53,8 @@ class Decider:
 class Cluster:
     """A controller as brokers reach it: `send` passes an envelope through its bytes."""
 
-    def __init__(self, reply: Any, *, leading: bool = True) -> None:
+    def __init__(self, reply: Any, *, leading: bool = True, attempts: int = 1) -> None:
+        self.attempts = attempts
         self.decider = Decider(reply)
         self.image = ClusterImage()
         self.node = ControllerServices(
@@ -67,7 +72,9 @@ class Cluster:
             controller_advertised={HERE.name: HERE},
         )
 
-    async def send(self, request: EnvelopeRequest) -> EnvelopeResponse:
+    async def send(self, request: EnvelopeRequest, *, sending: Callable[[], None] = lambda: None) -> EnvelopeResponse:
+        for _ in range(self.attempts):
+            sending()
         request = decode(EnvelopeRequest, 0, encode(request, 0))
         context = RequestContext(
             api_version=0,
@@ -172,11 +179,35 @@ async def test_an_envelope_that_cannot_be_opened(change: dict[str, bytes | None]
     assert not cluster.decider.asked
 
 
+@pytest.mark.parametrize(
+    ("attempts", "refusal", "code"),
+    [
+        (2, ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.NONE),
+        (1, ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (2, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+    ],
+)
+async def test_an_unregistration_that_was_sent_twice_is_done_once(
+    attempts: int, refusal: ErrorCode, code: ErrorCode
+) -> None:
+    """The first controller may have carried it out before it lost its leadership, so that the second knows no such broker."""
+    request = UnregisterBrokerRequest(broker_id=3)
+    header = RequestHeader(
+        request_api_key=ApiKey.UNREGISTER_BROKER, request_api_version=0, correlation_id=77, client_id="cli"
+    )
+    packed = Forwarded(encode(header, 2) + encode(request, 0), request)
+    context = replace(context_of(Cluster(KafkaError(refusal), attempts=attempts)), api_version=0)
+    answer = await forward(ApiKey.UNREGISTER_BROKER, unregister_broker, packed, context)
+    if isinstance(answer, Encoded):
+        answer = decode(UnregisterBrokerResponse, 0, b"".join(bytes(chunk) for chunk in answer.body))
+    assert answer.error_code == code
+
+
 async def test_without_a_controller_the_client_gets_a_response_of_its_api() -> None:
     """The error of the envelope is none of a client's."""
 
     class Nobody:
-        async def send(self, request: Any) -> Any:
+        async def send(self, request: Any, **_: Any) -> Any:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no active controller answered")
 
     (row,) = (await forwarded(Nobody(), deletion("t"))).responses
@@ -194,7 +225,7 @@ async def test_the_error_of_an_envelope_ends_the_connection_or_is_unknown() -> N
         def __init__(self, code: ErrorCode) -> None:
             self._code = code
 
-        async def send(self, request: Any) -> EnvelopeResponse:
+        async def send(self, request: Any, **_: Any) -> EnvelopeResponse:
             return EnvelopeResponse(error_code=self._code)
 
     with pytest.raises(CloseConnection):
@@ -208,7 +239,7 @@ async def _packed(request: Forwarded) -> EnvelopeRequest:
     sent: list[EnvelopeRequest] = []
 
     class Noting:
-        async def send(self, request: EnvelopeRequest) -> EnvelopeResponse:
+        async def send(self, request: EnvelopeRequest, **_: Any) -> EnvelopeResponse:
             sent.append(request)
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
 

@@ -1,6 +1,7 @@
 """Cuts of a follower's log: in a thread, alone on the log, whole although the caller ends, and before anything else changes it."""
 
 import asyncio
+import errno
 import itertools
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -14,6 +15,7 @@ from tests.support.waiting import until
 from busway.net.machine import OS
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.log.disk_failures import DiskFailures
+from busway_bus.log.file_names import EPOCHS
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.store import LogStore
 from busway_bus.metadata.delta import Delta
@@ -41,6 +43,12 @@ class Gate(SimFiles):
         self.opened.set()
         self.loop_thread = -1
         self.waits = 0
+        self.full = False
+
+    def replace(self, path: str, content: bytes) -> None:
+        if self.full and path.endswith(EPOCHS):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().replace(path, content)
 
     def check_sync(self) -> None:
         assert threading.get_ident() != self.loop_thread, "the event loop waits for the disk"
@@ -172,6 +180,27 @@ async def test_a_deletion_waits_for_a_cut(follower: Follower) -> None:
     await task
     await deleting
     assert follower.local.get(("t", 0)) is None
+
+
+@pytest.mark.parametrize("leader", [1, 3])
+async def test_a_cut_that_failed_is_finished_under_the_next_leader(follower: Follower, leader: int) -> None:
+    """The files end there already, and what counts as the log's end does not: nothing is read, appended or led before."""
+    partition, files = follower.partition, follower.files
+    files.full = True
+    with pytest.raises(OSError, match="No space"):
+        await follower.logs.truncate(partition, 6)
+    assert (partition.log.end_offset, partition.state.log_end_offset) == (6, 10)
+    change = PartitionChangeRecord(topic_id=T, partition_id=0, leader=leader, isr=[1, 2])
+    await followed(follower.local, follower.image, change)
+    assert not partition.leads
+    with pytest.raises(KafkaError) as refused:
+        partition.check_epoch(-1)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    files.full = False
+    await (follower.local.reopen() if leader == 1 else partition.finish_cut())
+    partition.check_epoch(-1)
+    assert (partition.leads, partition.leader) == (leader == 1, leader)
+    assert (partition.log.end_offset, partition.state.log_end_offset) == (6, 6)
 
 
 async def test_an_empty_log_begins_where_its_leaders_first_batch_does(follower: Follower) -> None:
