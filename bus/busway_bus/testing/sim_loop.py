@@ -204,7 +204,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._runnable.append(process)
         return handle
 
-    call_soon_threadsafe = call_soon
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]  # what calls it has Any as arguments
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> TimerHandle:
         return self.call_at(self._now + delay, callback, *args, context=context)
