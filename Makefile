@@ -26,7 +26,7 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest --collect-only -qq -m "not spark" > build/collected.txt || (cat build/collected.txt; exit 1)
+	$(BIN)/pytest --collect-only -qq -p no:cacheprovider -m "not spark" > build/collected.txt || (cat build/collected.txt; exit 1)
 
 sim: $(READY)
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--seconds $(or $(SECONDS),60)) $(if $(FIRST),--from $(FIRST)) $(if $(ABOUT),--about $(ABOUT)))

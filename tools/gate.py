@@ -18,12 +18,14 @@ STAGES: Final = (
     Stage(
         name="package",
         command=("make", "package"),
-        beside=Stage(name="check", command=("make", "check"), tests=False),
+        beside=(
+            Stage(name="check", command=("make", "check"), tests=False),
+            Stage(name="sim-shares", command=("make", "sim", "FIRST=0", "SEEDS=60", "ABOUT=shares"), tests=False),
+            Stage(name="simulate", command=("make", "simulate-cases", "FIRST=0", "SEEDS=5"), tests=False),
+        ),
     ),
     Stage(name="test", command=("make", "test")),
     Stage(name="sim", command=("make", "sim", "FIRST=0", "SEEDS=400")),
-    Stage(name="sim-shares", command=("make", "sim", "FIRST=0", "SEEDS=60", "ABOUT=shares")),
-    Stage(name="simulate", command=("make", "simulate-cases", "FIRST=0", "SEEDS=5")),
     Stage(name="smoke", command=("make", "smoke")),
     Stage(name="demo", command=("make", "demo"), again=True),
 )

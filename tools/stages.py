@@ -35,7 +35,7 @@ class Stage:
         command: the words of a command line, run in the project's root.
         environment: variables beside those that are there.
         again: whether the whole command runs once more after a failure. For commands that run no tests and wait for processes.
-        beside: a stage that runs at the same time and runs no tests. Its output is printed when both have ended.
+        beside: stages that run at the same time, one after the other, and run no tests. Their output is printed when all have ended.
         tests: whether the command runs tests of which the failed ones run once more.
     """
 
@@ -43,7 +43,7 @@ class Stage:
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     again: bool = False
-    beside: "Stage | None" = None
+    beside: "Sequence[Stage]" = ()
     tests: bool = True
 
 
@@ -74,10 +74,7 @@ def run_stages(stages: Sequence[Stage]) -> int:
     began = time.monotonic()
     for stage in stages:
         _announce(stage, began)
-        if stage.beside is None:
-            outcomes.append(run_stage(stage))
-        else:
-            outcomes += _run_both(stage, stage.beside, began)
+        outcomes += _run_with_others(stage, began)
     print(f"\n{table(outcomes, time.monotonic() - began)}", flush=True)
     return 1 if any(outcome.failed for outcome in outcomes) else 0
 
@@ -86,15 +83,16 @@ def _announce(stage: Stage, began: float) -> None:
     print(f"\n== {stage.name}: {' '.join(stage.command)} ({time.monotonic() - began:.0f} s since start)", flush=True)
 
 
-def _run_both(stage: Stage, beside: Stage, began: float) -> list[Outcome]:
-    assert not beside.tests, f"{beside.name} runs beside {stage.name}: their failed tests could not be told apart"
+def _run_with_others(stage: Stage, began: float) -> list[Outcome]:
+    for other in stage.beside:
+        assert not other.tests, f"{other.name} runs beside {stage.name}: their failed tests could not be told apart"
     with ThreadPoolExecutor(1) as thread:
-        other = thread.submit(run_stage, beside, quiet=True)
-        outcome = run_stage(stage)
-        beside_outcome = other.result()
-    _announce(beside, began)
-    print((LOGS / f"{beside.name}.log").read_text(errors="replace"), end="", flush=True)
-    return [outcome, beside_outcome]
+        others = [thread.submit(run_stage, other, quiet=True) for other in stage.beside]
+        outcomes = [run_stage(stage), *(other.result() for other in others)]
+    for other in stage.beside:
+        _announce(other, began)
+        print((LOGS / f"{other.name}.log").read_text(errors="replace"), end="", flush=True)
+    return outcomes
 
 
 def run_stage(stage: Stage, *, quiet: bool = False) -> Outcome:

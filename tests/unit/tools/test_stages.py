@@ -92,7 +92,7 @@ def test_a_stage_beside_another_has_a_row_and_a_file_of_its_own(
     waits = ("sh", "-c", "echo first; while test -e ready; do sleep 0.01; done")
     frees = ("sh", "-c", "echo second; rm ready; exit 3")
     beside = Stage(name="check", command=frees, tests=False)
-    assert run_stages([Stage(name="package", command=waits, beside=beside)]) == 1
+    assert run_stages([Stage(name="package", command=waits, beside=(beside,))]) == 1
     printed = capfd.readouterr().out
     assert "first\n" in printed
     assert "second\n" in printed
