@@ -157,7 +157,7 @@ PLANTED: Final = (
     Planted(
         "internal topics with the broker's durability",
         "a power cut removes decided ends and commits from a broker with a weaker `log.durability`, and tears transactions",
-        (("busway_bus.replication.local_partitions:fixed_configs", _as_the_broker),),
+        (("busway_bus.replication.topic_log_configs:fixed_configs", _as_the_broker),),
         _DURABILITY,
     ),
 )

@@ -327,7 +327,7 @@ PLANTED: Final = (
     Planted(
         "service reads uncommitted records",
         "records of aborted transactions are handled",
-        (("busway.app.application:Consumer", _reads_uncommitted),),
+        (("busway.consumer.consumer:Consumer", _reads_uncommitted),),
         _SERVICES,
     ),
     Planted(

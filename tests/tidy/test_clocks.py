@@ -16,6 +16,7 @@ UNNAMED = {
 """Modules that may wait by asyncio itself, and why."""
 WAITS = {"sleep", "timeout", "timeout_at", "wait_for"}
 OF_LOOP = {"call_later", "call_at"}
+OURS = {"REAL_TIME", "APP_TIME"}
 OF_OS = {"monotonic", "monotonic_ns", "perf_counter", "time", "time_ns"}
 
 
@@ -36,8 +37,9 @@ def unnamed(module: ast.AST) -> list[str]:
             case ast.Call(func=ast.Attribute(ast.Name("asyncio"), "wait" | "as_completed"), keywords=keywords):
                 if all(keyword.arg != "timeout" for keyword in keywords):
                     continue
-            case ast.Attribute(_, name) if name in OF_LOOP:
-                pass
+            case ast.Attribute(owner, name) if name in OF_LOOP:
+                if isinstance(owner, ast.Name) and owner.id in OURS:
+                    continue
             case ast.Attribute(ast.Name(name) | ast.Attribute(_, name), "time") if name in {"loop", "_loop"}:
                 pass
             case ast.Attribute(ast.Call(func=ast.Attribute(_, "get_running_loop")), "time"):

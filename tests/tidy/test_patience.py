@@ -17,6 +17,7 @@ SHOWN = {
     "tests/integration/app/test_manual_clock.py": "a handler's own, on the clock that the test moves",
     "tests/integration/client/test_power.py": "virtual time",
     "tests/integration/client/test_static_members.py": "virtual time",
+    "tests/unit/busway_bus/coordinator/group_histories.py": "virtual time",
     "tests/unit/busway/app/tables/test_row_locks.py": "what is shown is that it is moved",
 }
 """Files with time-outs that are no patience."""

@@ -36,6 +36,7 @@ class ScriptedCluster:
     searches: int = 0
     held: "dict[type[Any], asyncio.Event]" = field(default_factory=dict)
     metadata: ClusterMetadata = field(default_factory=ClusterMetadata)
+    when_lost: Callable[[], None] | None = None
 
     def answer(self, kind: type[Any], *answers: Any) -> None:
         """Write down the next answers to a kind of request."""
