@@ -87,7 +87,7 @@ class Producer:
         try:
             if self.options.enable_idempotence:
                 await self._sender.identify()
-        except BaseException:
+        except BaseException:  # cancelled too: a producer that did not start holds no connection
             await self._cluster.close()
             raise
         self._task = asyncio.get_running_loop().create_task(self._sender.run(), name="busway-producer")
@@ -107,10 +107,7 @@ class Producer:
             if self._transactions is not None:
                 await self._transactions.close(timeout_s)
             if not await self._flushed(timeout_s):
-                left = ", ".join(
-                    f"{topic}-{partition_index}: {count}"
-                    for (topic, partition_index), count in self._sender.left().items()
-                )
+                left = ", ".join(f"{topic}-{index}: {count}" for (topic, index), count in self._sender.left().items())
                 logger.warning("the producer stops, records that were not acknowledged: %s", left)
         finally:
             task, self._task = self._task, None
