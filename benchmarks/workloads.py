@@ -158,7 +158,7 @@ def _with_cpu(subject: Subject, load: Callable[[], Moved]) -> tuple[Moved, float
 def started(subject: Subject, idle_seconds: float) -> Figures:
     """How soon brokers that were just started took their first record, and their memory when nothing happens after that.
 
-    The aims in seconds and MiB are those of one broker; a cluster is to be ahead of the other.
+    The aims in seconds and MiB are for one broker. The aim of a cluster is the figure of the other one.
     """
     clients.first_acknowledged(subject.bootstrap_servers)
     start = time.monotonic() - subject.begun
