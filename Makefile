@@ -11,8 +11,8 @@ PYTHON_ALONE := not java and not foreign and not hostile and not spark and not p
 demo: $(DEMO)
 	@$(BIN)/busway demo gettaxi $(if $(NODES),--nodes $(NODES))
 
-# Tests wait for processes and timers: three for two cores keep both busy.
-test: WORKERS ?= $(shell $(PYTHON) -c "import os; print((os.cpu_count() or 1) * 3 // 2)")
+# Tests wait for processes, disks and timers: two processes for each core keep it busy.
+test: WORKERS ?= $(shell $(PYTHON) -c "import os; print(2 * (os.cpu_count() or 1))")
 test: $(READY)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "$(PYTHON_ALONE) and not variant"
 
