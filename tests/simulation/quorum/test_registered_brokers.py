@@ -26,7 +26,7 @@ SESSION_S = 2.0
 
 
 class Broker:
-    """One run of a broker's process, as far as its controllers see it: its host does not respond, so that no probe is refused."""
+    """One run of a broker's process, as far as its controllers see it: its host is down, so that no probe is answered."""
 
     def __init__(self, process: SimProcess, node_id: int, run: int = 1) -> None:
         self._process, self._node_id, self._incarnation = process, node_id, UUID(int=run)
@@ -73,10 +73,9 @@ def broker_at(controller: SimController, node_id: int) -> BrokerImage | None:
 
 async def formatted(world: World) -> tuple[list[SimController], SimController]:
     """Controllers with a leader that has finalized the features of the cluster."""
+    world.host("elsewhere").up = False
     nodes = controllers(world, broker_session_timeout_ms=int(SESSION_S * 1000))
-    world.process("elsewhere")
     for node in nodes:
-        world.network.silence(node.name, "elsewhere")
         await node.start()
     async with asyncio.timeout(15):
         while not any(node.leads and node.metadata.image.features for node in nodes):
