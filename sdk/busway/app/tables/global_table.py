@@ -167,11 +167,11 @@ class GlobalTable(Rows[K, V], Extension):
                     while True:
                         # Also before the first read: an empty topic counts as read at once.
                         await self._note_positions(consumer)
-                        backoff.reset()
                         if not loaded.done() and self._has(ends):
                             logger.info("table %s: %d rows", self.topic.name, len(self))
                             loaded.set_result(None)
                         await self._read(app, consumer)
+                        backoff.reset()
             except BuswayError as problem:
                 if not loaded.done():
                     raise
