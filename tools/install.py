@@ -3,7 +3,7 @@
 Here: the virtual environment, uv in it, pip where uv fails, a line of progress for each package.
 Not here: which packages (pyproject.toml). The standard library alone, as nothing is installed before.
 
-uv installs in seconds what takes pip most of a minute. It reads none of pip's settings: index and certificates are passed to it.
+uv installs in seconds what takes pip most of a minute. It reads none of pip's settings: those that it can have are passed to it; with others pip installs.
 """
 
 import argparse
@@ -22,8 +22,20 @@ LINES_KEPT: Final = 40
 _DOWNLOADS: Final = ("Downloading ", "Using cached ")
 _UNPACKS: Final = "Installing collected packages: "
 _UV_PHASES: Final = ("Resolved ", "Prepared ", "Installed ")
-_UV_OPTIONS: Final = {"index-url": "--default-index", "extra-index-url": "--index", "find-links": "--find-links"}
-"""Settings of pip and what uv calls them."""
+_UV_NAMES: Final = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "cert": "SSL_CERT_FILE",
+}
+"""Settings of pip and the variables that mean the same to uv."""
+_SAME_RESULT: Final = frozenset(
+    {
+        "cache-dir", "default-timeout", "disable-pip-version-check", "no-cache-dir", "no-color", "no-input",
+        "progress-bar", "quiet", "require-virtualenv", "retries", "root-user-action", "timeout", "verbose",
+    }
+)  # fmt: skip
+"""Settings of pip that do not change what is installed."""
 
 
 def main() -> int:
@@ -61,39 +73,47 @@ def install(extra: str, venv: Path, begun: float) -> int:
     wanted = ["--editable", f"{ROOT}[{extra}]"]
     pip = [str(python), "-m", "pip"]
     install_ = [*pip, "install", "--disable-pip-version-check", "--no-input", "--progress-bar", "off", "--no-compile"]
-    code = _run([*install_, "uv"], {}, begun, quiet=True)
-    if code == 0:
-        options, environment = uv_settings(subprocess.check_output([*pip, "config", "list"], text=True))  # noqa: S603 - a fixed command line
-        command = [str(python), "-m", "uv", "pip", "install", "--python", str(python), *options, *wanted]
-        code = _run(command, environment, begun, quiet=True)
+    listed = subprocess.run([*pip, "config", "list"], capture_output=True, text=True, check=False)  # noqa: S603 - a fixed command line
+    environment = uv_environment(listed.stdout)
+    code = 1
+    if environment is not None:
+        code = _run([*install_, "uv"], {}, begun, quiet=True)
+    if code == 0 and environment is not None:
+        uv = [str(python), "-m", "uv", "pip", "install", "--python", str(python)]
+        code = _run([*uv, *wanted], environment, begun, quiet=True)
     if code:
-        _tell(begun, "uv could not, pip installs")
+        _tell(begun, "pip installs, which takes longer than uv")
         code = _run([*install_, *wanted], {}, begun)
     if code == 0:
         _tell(begun, f"installed, {size_mb(venv)} MB in {venv.name}")
     return code
 
 
-def uv_settings(pip_settings: str) -> tuple[list[str], dict[str, str]]:
-    """Return options and variables for uv that mean what pip's settings mean.
+def uv_environment(pip_settings: str) -> dict[str, str] | None:
+    """Return variables for uv that mean what pip's settings mean; None where a setting has no counterpart.
+
+    Variables, not options: an index may have a password, and options are in the list of processes.
 
     Args:
         pip_settings: the output of `pip config list`.
     """
-    options: list[str] = []
     environment = {"UV_SYSTEM_CERTS": "1", "UV_HTTP_TIMEOUT": "60"}
-    for line in pip_settings.splitlines():
+    # pip's own variables win over its files.
+    for line in sorted(pip_settings.splitlines(), key=lambda line: line.startswith(":env:")):
         name, _, value = line.partition("=")
         name = name.rpartition(".")[2]
+        if name in _SAME_RESULT:
+            continue
+        if name not in _UV_NAMES:
+            return None
         values = value.strip("'\"").replace("\\n", " ").split()
-        if name in _UV_OPTIONS:
-            there = [
+        if name == "find-links":
+            values = [
                 each for each in values if "://" in each or Path(each).is_dir()
             ]  # pip skips a folder that is missing
-            options += [word for each in there for word in (_UV_OPTIONS[name], each)]
-        elif name == "cert":
-            environment["SSL_CERT_FILE"] = " ".join(values)
-    return options, environment
+        if values:
+            environment[_UV_NAMES[name]] = ("," if name == "find-links" else " ").join(values)
+    return environment
 
 
 def _run(command: list[str], environment: dict[str, str], begun: float, *, quiet: bool = False) -> int:

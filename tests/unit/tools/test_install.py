@@ -43,20 +43,26 @@ def test_the_lines_of_uv() -> None:
 
 
 def test_the_settings_of_pip_are_uvs_too(tmp_path: Path) -> None:
-    """Indexes, folders of wheels and certificates; uv reads none of pip's files and variables."""
+    """Indexes, folders of wheels and certificates, in variables: an index may have a password. pip's own variables win."""
     listed = f""":env:.cert='/etc/ssl/ca.crt'
 :env:.default-timeout='180'
-global.index-url='https://index.example/simple'
+:env:.index-url='https://user:secret@index.example/simple'
+global.index-url='https://older.example/simple'
 global.extra-index-url='https://one.example/simple\\nhttps://two.example/simple'
 global.find-links='{tmp_path}\\n/missing'
 """
-    options, environment = install.uv_settings(listed)
-    assert options == [
-        "--default-index", "https://index.example/simple",
-        "--index", "https://one.example/simple", "--index", "https://two.example/simple",
-        "--find-links", str(tmp_path),
-    ]  # fmt: skip
+    environment = install.uv_environment(listed)
+    assert environment is not None
+    assert environment["UV_DEFAULT_INDEX"] == "https://user:secret@index.example/simple"
+    assert environment["UV_INDEX"] == "https://one.example/simple https://two.example/simple"
+    assert environment["UV_FIND_LINKS"] == str(tmp_path)
     assert environment["SSL_CERT_FILE"] == "/etc/ssl/ca.crt"
+
+
+@pytest.mark.parametrize("setting", ["no-index='true'", "constraint='versions.txt'", "trusted-host='index.example'"])
+def test_pip_installs_where_uv_cannot_have_its_settings(setting: str) -> None:
+    """A setting that changes what is installed, or from where, is never left out."""
+    assert install.uv_environment(f"global.{setting}\n") is None
 
 
 def test_an_old_python_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
