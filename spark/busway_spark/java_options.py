@@ -57,7 +57,7 @@ def java_properties(security: SecurityOptions) -> dict[str, str]:
     """
     if security.security_protocol == "PLAINTEXT":
         return {}
-    properties = {"security.protocol": security.security_protocol}
+    properties: dict[str, str] = {"security.protocol": security.security_protocol}
     if security.ssl_cafile is not None:
         properties |= _store("truststore", security.ssl_cafile)
     if security.ssl_certfile is not None:
