@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-import busway
 from busway.cli.command_config import add_command_config
 from busway.cli.output import main_loop
 
@@ -45,7 +44,9 @@ COMMANDS: Final = {
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(busway.__version__)
+        from importlib.metadata import version
+
+        typer.echo(version("busway"))
         raise typer.Exit
 
 
