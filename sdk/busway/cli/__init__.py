@@ -44,7 +44,9 @@ COMMANDS: Final = {
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(importlib.import_module("busway").__version__)
+        from importlib.metadata import version
+
+        typer.echo(version("busway"))
         raise typer.Exit
 
 
