@@ -81,7 +81,7 @@ class LocalPartitions:
         peers: "Peers | None" = None,
     ) -> None:
         self._wall_ms = machine.wall_ms
-        self._monotonic_ms = lambda: int(machine.monotonic_s() * 1000)
+        self._monotonic_ms: Callable[[], int] = lambda: int(machine.monotonic_s() * 1000)
         self._config = config
         self._reconfigured = reconfigured
         self._peers = Peers() if peers is None else peers
