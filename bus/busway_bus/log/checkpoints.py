@@ -5,6 +5,7 @@ Not here: writing them durably (`Files`).
 """
 
 import base64
+import contextlib
 import re
 from collections.abc import Mapping
 from uuid import UUID
@@ -16,6 +17,8 @@ CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 BROKER_EPOCH = ".busway_broker_epoch"
 """Busway's own: the epoch of the broker that last registered with these logs, in the format of CLEAN_SHUTDOWN."""
+NEW_OWNERS = ".busway_new_partitions"
+"""Busway's own: topic ids of partitions whose `partition.metadata` may not be on disk; see `new_owners`."""
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
 QUORUM_STATE = "quorum-state"
@@ -35,6 +38,23 @@ def offsets_from_text(text: str) -> dict[tuple[str, int], int]:
         if len(parts) == 3 and parts[1].isdigit() and parts[2].isdigit():
             offsets[parts[0], int(parts[1])] = int(parts[2])
     return offsets
+
+
+def owners_text(owners: Mapping[tuple[str, int], UUID]) -> str:
+    """Format topic ids of partitions as an offset checkpoint."""
+    lines = [f"{topic} {partition} {uuid_text(owner)}" for (topic, partition), owner in sorted(owners.items())]
+    return "\n".join(["0", str(len(lines)), *lines, ""])
+
+
+def owners_from_text(text: str) -> dict[tuple[str, int], UUID]:
+    """Parse `owners_text`. Invalid lines are skipped: these partitions have no proof."""
+    owners = {}
+    for line in text.splitlines()[2:]:
+        parts = line.rsplit(" ", 2)
+        if len(parts) == 3 and parts[1].isdigit():
+            with contextlib.suppress(ValueError):
+                owners[parts[0], int(parts[1])] = uuid_from_text(parts[2])
+    return owners
 
 
 def uuid_text(value: UUID) -> str:

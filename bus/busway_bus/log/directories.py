@@ -107,6 +107,8 @@ def settle(
     removed: Collection[UUID],
     unique: UUID,
     elsewhere: Mapping[Key, UUID] = MappingProxyType({}),
+    *,
+    noted: Mapping[Key, UUID] = MappingProxyType({}),
 ) -> UnownedDirectories:
     """Finish interrupted deletions, and set stray directories aside; as in Kafka, none of these is deleted.
 
@@ -116,6 +118,7 @@ def settle(
         topic_ids: of every partition with a replica here.
         elsewhere: topic ids of the other partitions.
         removed: ids of topics with a committed deletion.
+        noted: topic ids of directories whose `partition.metadata` may be lost; see `new_owners`.
         unique: part of the names of strays.
     """
     leftovers = UnownedDirectories()
@@ -132,7 +135,7 @@ def settle(
         if directory_of(key) not in partitions and aside(key, unique, DELETED).rpartition(".")[0] in prefixes:
             leftovers.gone.add(key)
     for name, key in partitions.items():
-        topic_id = topic_id_in(files.read_bytes(f"{name}/{PARTITION_METADATA}"))
+        topic_id = topic_id_in(files.read_bytes(f"{name}/{PARTITION_METADATA}")) or noted.get(key)
         if topic_id is not None and topic_id in removed and topic_ids.get(key) != topic_id:
             unregistered.append(aside(key, topic_id, DELETED))
             files.rename(name, unregistered[-1])

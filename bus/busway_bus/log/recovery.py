@@ -228,7 +228,7 @@ class _Recovery:
             upper = bases[at + 1] if at + 1 < len(bases) else None
             segment = Segment(self._files, self._directory, base, self._now_ms, sizes=self._sizes)
             self._segments.append(segment)
-            if self._check(segment, upper):
+            if not bases or self._check(segment, upper):  # the first flush of a new one syncs its name
                 continue
             self._drop(bases[at + 1 :], f"the segment before ends at offset {segment.next_offset}")
             return

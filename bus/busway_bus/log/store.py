@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Final
 from uuid import UUID
 
 from busway_bus.kernel.files import Files
@@ -28,12 +29,15 @@ from busway_bus.log.directories import (
 )
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.meta_properties import WrongDirectory, identity_in
+from busway_bus.log.new_owners import NewOwners
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.producer_memory import ProducerMemory
 from busway_bus.log.producer_state import ProducerState
 from busway_bus.log.restart import remove_records
 
 logger = logging.getLogger("busway.log")
+NOTED_FROM: Final = 4
+"""Partitions created at once from which their owners are noted together."""
 _NO_IDS: Mapping[Key, UUID] = MappingProxyType({})
 
 
@@ -96,6 +100,7 @@ class LogStore:
         self._high_watermarks = self._offsets(cp.HIGH_WATERMARKS)
         self.high_watermarks: Callable[[], Mapping[Key, int]] = dict
         """The high watermarks to write at the end; without one, that of a log is its end."""
+        self._new_owners = NewOwners(files)
         self._offline: set[Key] = set()
         self._written: dict[str, bytes] = {}
         self._producer_memory = ProducerMemory()
@@ -152,8 +157,14 @@ class LogStore:
             directory = directory_of(opening.key)
             try:
                 content = self._files.read_bytes(f"{directory}/{cp.PARTITION_METADATA}")
+                topic_id = topic_id_in(content)
+                if (
+                    topic_id is None
+                    and self._new_owners.of(opening.key) == opening.topic_id
+                    and self._files.list(directory)
+                ):
+                    continue
                 if content is not None:
-                    topic_id = topic_id_in(content)
                     if topic_id != opening.topic_id:
                         raise _not_its_own(directory, opening.topic_id, topic_id)
                     continue
@@ -165,6 +176,8 @@ class LogStore:
         try:
             self._forget({opening.key for opening in missing})
             self._files.make_directories([directory_of(opening.key) for opening in missing])
+            if len(missing) >= NOTED_FROM:
+                self._new_owners.note({opening.key: opening.topic_id for opening in missing})
         except OSError as problem:
             problems.update((opening.key, problem) for opening in missing)
         return problems
@@ -173,7 +186,9 @@ class LogStore:
         key, directory = opening.key, directory_of(opening.key)
         path = f"{directory}/{cp.PARTITION_METADATA}"
         try:
-            if self._files.read_bytes(path) is None:
+            if self._new_owners.of(key) == opening.topic_id:
+                self._new_owners.write(key)
+            elif self._files.read_bytes(path) is None:
                 self._files.replace(path, metadata_bytes(opening.topic_id))
             opened = PartitionLog(
                 self._files,
@@ -275,7 +290,7 @@ class LogStore:
             if not names:
                 self._files.remove_tree(directory)  # an empty or missing directory
                 continue
-            own = self._owner(directory) == partition.topic_id
+            own = self._owner(partition.key) == partition.topic_id
             pairs.append((directory, aside(partition.key, partition.topic_id, DELETED if own else STRAY)))
             if own:
                 directories.append(pairs[-1][1])
@@ -294,10 +309,11 @@ class LogStore:
         return [new for _, new in pairs]
 
     def undeleted(self, removed: Sequence[RemovedLog]) -> list[RemovedLog]:
-        return [partition for partition in removed if self._owner(directory_of(partition.key)) == partition.topic_id]
+        return [partition for partition in removed if self._owner(partition.key) == partition.topic_id]
 
-    def _owner(self, directory: str) -> UUID | None:
-        return topic_id_in(self._files.read_bytes(f"{directory}/{cp.PARTITION_METADATA}"))
+    def _owner(self, key: Key) -> UUID | None:
+        content = self._files.read_bytes(f"{directory_of(key)}/{cp.PARTITION_METADATA}")
+        return topic_id_in(content) or self._new_owners.of(key)
 
     def remove(self, directory: str) -> None:
         self._files.remove_tree(directory)
@@ -317,6 +333,7 @@ class LogStore:
         """Remove partitions from the checkpoints, in any thread: later namesakes must not inherit offsets."""
         if not keys:
             return
+        self._new_owners.forget(keys)
         with self._writing:
             self._deletions += 1
             for name, offsets in (
@@ -335,9 +352,15 @@ class LogStore:
     def settle(
         self, topic_ids: Mapping[Key, UUID], removed: Collection[UUID], elsewhere: Mapping[Key, UUID] = _NO_IDS
     ) -> UnownedDirectories:
-        leftovers = settle(self._files, topic_ids, removed, self._new_ids(), elsewhere)
+        noted = self._new_owners.all()
+        leftovers = settle(self._files, topic_ids, removed, self._new_ids(), elsewhere, noted=noted)
         self._forget(leftovers.gone)
+        self._new_owners.forget([key for key, owner in noted.items() if topic_ids.get(key) != owner])
         return leftovers
+
+    def settle_new(self) -> None:
+        """Sync what the creation of many partitions has only written, in any thread."""
+        self._new_owners.settle()
 
     def partitions(self) -> Collection[Key]:
         return partitions_in(self._files).values()

@@ -82,6 +82,7 @@ class LogManager:
                 await self._remove_deleted(partition.log)
         if self._config.get("log.cleaner.enable"):
             await self._log_cleaner.run(self._wall_ms())
+        await off_loop(self._store.settle_new)
         await self.checkpoint()
 
     async def _flush_rolled(self) -> None:

@@ -1,0 +1,175 @@
+"""Partitions that are created together: few syncs, and after a power cut each directory is still known as its own."""
+
+import itertools
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from busway_bus.log.checkpoints import NEW_OWNERS
+from busway_bus.log.directories import aside, metadata_bytes, topic_id_in
+from busway_bus.log.log_config import LogConfig
+from busway_bus.log.meta_properties import WrongDirectory
+from busway_bus.log.store import NOTED_FROM, LogStore, Opening
+from busway_bus.testing.sim_files import PowerCut, SimFiles
+from busway_protocol.records.builder import BatchBuilder
+
+NOW = 1_700_000_000_000
+CONFIG = LogConfig(retention_ms=-1)
+TOPIC, OTHER = UUID(int=1), UUID(int=2)
+MANY = NOTED_FROM + 2
+
+
+def start(files: SimFiles) -> LogStore:
+    """The store on that disk."""
+    numbers = itertools.count(100)
+    return LogStore(files, node_id=1, new_ids=lambda: UUID(int=next(numbers)))
+
+
+def openings(count: int, *, new: bool, topic_id: UUID = TOPIC) -> list[Opening]:
+    """Partitions of one topic."""
+    return [Opening(key=("t", number), topic_id=topic_id, config=CONFIG, new=new) for number in range(count)]
+
+
+def open_all(store: LogStore, opened: list[Opening]) -> None:
+    """Open them in one batch."""
+    store.expect(opened)
+    problems = store.prepare(opened)
+    if problems:
+        raise next(iter(problems.values()))
+    for opening in opened:
+        outcome = store.load(opening, NOW)
+        if isinstance(outcome, Exception):
+            raise outcome
+        store.adopt(opening, outcome)
+
+
+def append(store: LogStore, number: int, *, flush: bool) -> None:
+    """Append a record."""
+    builder = BatchBuilder()
+    builder.append(NOW, b"k", b"v")
+    log = store.logs["t", number]
+    log.append(builder.build(), leader_epoch=0, now_ms=NOW)
+    if flush:
+        point = log.flush_point()
+        point.sync()
+        log.flushed(point)
+
+
+def noted(files: SimFiles) -> list[str]:
+    """The lines of the note."""
+    return (files.read_bytes(NEW_OWNERS) or b"").decode().splitlines()[2:]
+
+
+def owner(files: SimFiles, number: int) -> UUID | None:
+    """What a directory says of its owner."""
+    return topic_id_in(files.read_bytes(f"t-{number}/partition.metadata"))
+
+
+def test_the_creation_of_many_partitions_waits_for_the_disk_no_more_often_than_that_of_a_few():
+    """The owners are noted at once; one partition alone has no note."""
+    waits = []
+    for count in (1, MANY, 10 * MANY):
+        files = SimFiles()
+        store = start(files)
+        before = files.syncs
+        open_all(store, openings(count, new=True))
+        waits.append(files.syncs - before)
+        assert len(noted(files)) == (0 if count == 1 else count)
+    assert waits == [1, 1, 1]
+
+
+def test_records_of_a_partition_whose_metadata_was_lost_are_read_by_the_note():
+    """The cut takes all that was not synced: the file is gone, what was flushed is there."""
+    files = SimFiles()
+    store = start(files)
+    open_all(store, openings(MANY, new=True))
+    append(store, 0, flush=True)
+    append(store, 1, flush=False)
+    files.remove("t-0/partition.metadata")  # its first flush has synced the name, but not the content
+    files.cut_power(lambda limit: 0)
+    assert owner(files, 0) is None
+    again = start(files)
+    open_all(again, openings(MANY, new=False))
+    assert [again.logs["t", number].end_offset for number in range(MANY)] == [1, *[0] * (MANY - 1)]
+    assert [owner(files, number) for number in range(MANY)] == [TOPIC] * MANY
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_power_cut_at_any_step_of_the_creation_leaves_no_partition_that_cannot_be_opened(seed):
+    """Nor one without what was flushed."""
+    chance = Random(seed)
+    for step in itertools.count(1):
+        files = SimFiles()
+        store = start(files)
+        files.steps_left = step
+        flushed = 0
+        try:
+            open_all(store, openings(MANY, new=True))
+            for number in range(MANY):
+                append(store, number, flush=number % 2 == 0)
+                flushed = number // 2 + 1
+            store.settle_new()
+        except PowerCut:
+            files.cut_power(chance.randrange)
+        else:
+            assert step > 3 * MANY
+            return
+        again = start(files)
+        open_all(again, openings(MANY, new=False))
+        assert all(again.logs["t", 2 * number].end_offset == 1 for number in range(flushed))
+
+
+def test_the_note_is_emptied_once_the_files_are_on_disk():
+    """Then it is not needed, and a cut loses nothing."""
+    files = SimFiles()
+    store = start(files)
+    open_all(store, openings(MANY, new=True))
+    store.settle_new()
+    assert noted(files) == []
+    files.cut_power(lambda limit: 0)
+    assert [owner(files, number) for number in range(MANY)] == [TOPIC] * MANY
+    before = files.syncs
+    store.settle_new()
+    assert files.syncs == before
+
+
+def test_the_note_stays_after_a_failed_sync():
+    """The system may report success for the next one although the content is lost."""
+    files = SimFiles()
+    store = start(files)
+    open_all(store, openings(MANY, new=True))
+    files.failing_syncs = True
+    with pytest.raises(OSError, match="simulated"):
+        store.settle_new()
+    files.failing_syncs = False
+    store.settle_new()
+    assert noted(files)[0].startswith("t 0 ")
+    open_all(start(files), openings(MANY, new=False))
+    assert owner(files, 0) == TOPIC
+
+
+def test_the_note_does_not_outlive_its_partitions():
+    """A deleted one is not noted any more; one whose topic was deleted while the broker was down is removed as its own."""
+    files = SimFiles()
+    store = start(files)
+    open_all(store, openings(MANY, new=True))
+    for directory in store.delete([store.unregister(("t", 0), TOPIC)]):
+        store.remove(directory)
+    assert [line.split()[1] for line in noted(files)] == [str(number) for number in range(1, MANY)]
+    files.replace("t-1/partition.metadata", b"")
+    settled = start(files).settle({("t", 2): TOPIC}, {TOPIC})
+    assert aside(("t", 1), TOPIC, "-delete") in settled.deleted
+    assert [line.split()[1] for line in noted(files)] == ["2"]
+
+
+@pytest.mark.parametrize("of_note", [TOPIC, OTHER])
+def test_the_note_proves_nothing_against_a_partition_metadata_or_for_another_topic(of_note):
+    """A directory of another topic is refused whatever the note says."""
+    files = SimFiles()
+    store = start(files)
+    open_all(store, openings(MANY, new=True, topic_id=of_note))
+    append(store, 0, flush=True)
+    files.replace("t-0/partition.metadata", metadata_bytes(OTHER) if of_note == TOPIC else b"")
+    with pytest.raises(WrongDirectory):
+        start(files).open("t", 0, TOPIC, CONFIG, NOW, new=False)
