@@ -269,8 +269,12 @@ class Connection:
             timer.cancel()
 
     def _late(self, waiter: "asyncio.Future[Any]", key: ApiKey, limit: float) -> None:
-        if not waiter.done():
-            self.fail(RequestTimedOut(f"{self.name} did not answer {api(key).name} within {limit:g} s"))
+        if waiter.done():
+            return
+        problem = RequestTimedOut(f"{self.name} did not answer {api(key).name} within {limit:g} s")
+        self.fail(problem)
+        if not waiter.done():  # the connection did not know it
+            waiter.set_exception(problem)
 
     def _write(self, waiting: _Waiting | None, chunks: list[Any]) -> None:
         if self._transport is None:
@@ -283,20 +287,16 @@ class Connection:
         """Pass a response to the oldest pending request: brokers respond in order."""
         if not self._waiting:
             raise ProtocolError("a response arrived without a request")
-        correlation, key, version, waiter = self._waiting.popleft()
+        correlation, key, version, waiter = self._waiting[0]  # pending until it is read: `fail` ends it
         number, position = response_head(key, version, frame)
         if number != correlation:
-            self._waiting.appendleft((correlation, key, version, waiter))
             raise ProtocolError(f"the answer carries number {number}, {correlation} was expected")
         if key == ApiKey.API_VERSIONS and frame[position : position + 2] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(
             2, "big"
         ):
             version = 0
-        try:
-            message = decode(api(key).response, version, frame, position)
-        except ProtocolError:
-            self._waiting.appendleft((correlation, key, version, waiter))
-            raise
+        message = decode(api(key).response, version, frame, position)
+        self._waiting.popleft()
         self._answers += 1
         if not waiter.done():
             waiter.set_result(message)
