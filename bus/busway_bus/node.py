@@ -6,6 +6,7 @@ Not here: the parts; the node's place in its cluster (`nodes.alone`, `nodes.clus
 
 import asyncio
 import contextlib
+import errno
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from uuid import UUID
@@ -107,6 +108,7 @@ class Node:
         Raises:
             DirectoryInUse, WrongDirectory, CorruptLog: the data directory cannot be used.
             CannotListen: the port cannot be bound.
+            OSError: the disk failed.
         """
         # Before the port: a second start on the directory should fail with its owner's name.
         self._files = self._open_files(self.config.data_dir)
@@ -116,7 +118,7 @@ class Node:
                 check_formatted(self._files, self._machine.uuid4)
             self._store = LogStore(self._files, node_id=self.config.node_id, new_ids=self._machine.uuid4)
             member = self._member = self._make_member(self._files, self._store)
-            await member.join()
+            await self._joined(member)
             images = member.images
             here, elsewhere = partitions_of(images.image, self.config.node_id)
             for line in self._store.settle(here, member.removed, elsewhere).lines():
@@ -156,6 +158,21 @@ class Node:
         opened = (*self.advertised.values(), *self.services.controller_advertised.values())
         endpoints = ", ".join(f"{endpoint.name} {endpoint.address}" for endpoint in opened)
         logger.info("node %d serves %s from %s", self.config.node_id, endpoints, self.config.data_dir)
+
+    async def _joined(self, member: Member) -> None:
+        """Join the cluster. OSError: the disk failed meanwhile, so that the metadata would never be followed."""
+        joining, failed = asyncio.ensure_future(member.join()), asyncio.ensure_future(self.failed.wait())
+        try:
+            await asyncio.wait((joining, failed), return_when=asyncio.FIRST_COMPLETED)
+            if not joining.done():
+                raise OSError(
+                    errno.EIO, f"the disk under {self.config.data_dir} failed while the node joined; see the log above"
+                )
+            joining.result()
+        finally:
+            for task in (joining, failed):
+                task.cancel()
+            await asyncio.wait((joining, failed))
 
     async def _serve_metrics(self, services: NodeServices) -> None:
         """Serve metrics and health, if the settings say so.

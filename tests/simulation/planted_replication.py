@@ -115,23 +115,18 @@ def _counts_unflushed(_: Any) -> Any:
     return synced
 
 
-def _keeps_producers(original: Any) -> Any:
-    def truncate(self: Any, offset: int, now_ms: int) -> None:
-        before = self.producers
-        original(self, offset, now_ms)
-        self.producers = before.in_place_of(self.producers)
-
-    return truncate
+def _keeps_producers(_: Any) -> Any:
+    return lambda self, other: other
 
 
 def _forgets_producers(original: Any) -> Any:
-    def truncate(self: Any, offset: int, now_ms: int) -> None:
+    def cut(self: Any, offset: int, now_ms: int) -> Any:
         from busway_bus.log.producer_state import ProducerState
 
         original(self, offset, now_ms)
-        self.producers = ProducerState().in_place_of(self.producers)
+        return ProducerState()
 
-    return truncate
+    return cut
 
 
 def _keeps_epochs(_: Any) -> Any:
@@ -294,13 +289,13 @@ PLANTED: Final = (
     Planted(
         "producers kept after a truncation",
         "a retried batch that was truncated counts as a duplicate",
-        (("busway_bus.log.partition_log:PartitionLog.truncate", _keeps_producers),),
+        (("busway_bus.log.producer_state:ProducerState.in_place_of", _keeps_producers),),
         "epochs",
     ),
     Planted(
         "producers forgotten after a truncation",
         "the producer state is not rebuilt from the rest of the log",
-        (("busway_bus.log.partition_log:PartitionLog.truncate", _forgets_producers),),
+        (("busway_bus.log.partition_log:PartitionLog.cut", _forgets_producers),),
         "epochs",
     ),
     Planted(

@@ -1,13 +1,15 @@
 """Whole nodes of a cluster under seeds: nothing acknowledged is lost, and all works again when the faults are over."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from busway_bus.testing.simulated_nodes import simulated_nodes, start_nodes
+from busway_bus.testing.world import World
+from tests.simulation.three_nodes.invariants import driver_of
 from tests.simulation.three_nodes.plan import KINDS, ClusterPlan, draw
 from tests.simulation.three_nodes.run import run_plan, run_seed
-
-SEEDS = range(10)
 
 
 @pytest.mark.slow
@@ -41,3 +43,27 @@ def test_a_seed_is_always_the_same_run() -> None:
     plan = draw(1)
     assert ClusterPlan.from_json(plan.to_json()) == plan
     assert run_plan(plan).digest == run_plan(plan).digest
+
+
+@pytest.mark.slow
+def test_a_node_whose_disk_fails_while_it_joins_does_not_wait_for_ever() -> None:
+    """Its start fails with the disk's error: it can neither vote nor follow the metadata."""
+
+    async def workload(world: World) -> None:
+        nodes = simulated_nodes(world, ["n1", "n2", "n3"])
+        await start_nodes(nodes)
+        node = nodes[2]
+        node.power_cut()
+        starting = asyncio.ensure_future(node.start())
+        while node.node is None or driver_of(node) is None or driver_of(node).leader_id < 0:
+            await world.sleep(0.0001)
+        failed = node.node.failed
+        node.disk.failing_syncs = True
+        while not failed.is_set():
+            await world.sleep(0.0001)
+        node.disk.failing_syncs = False
+        with pytest.raises(OSError, match="failed while the node joined"):
+            await asyncio.wait_for(starting, 60)
+        await node.start()
+
+    World(1).run(workload)
