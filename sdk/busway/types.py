@@ -11,7 +11,6 @@ Addresses: TypeAlias = str | Sequence[str]
 """`host:port`, several with commas or as a sequence."""
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 """A record's headers, in order; a name may repeat."""
-KeyValueHeaders: TypeAlias = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
 
 class TopicPartition(NamedTuple):

@@ -4,6 +4,7 @@ Here: Busway's own names and the environment's options under Java's names, and r
 Not here: the same options for Busway's client (`security`). No Spark is imported.
 """
 
+import binascii
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,6 +31,9 @@ _HANDLER: Final = "sasl.login.callback.handler.class"
 _MODULES: Final = "org.apache.kafka.common.security"
 _CREDENTIALS: Final = f"{_MODULES}.oauthbearer.OAuthBearerLoginCallbackHandler"
 """Requests tokens by client credentials; by default Java's client makes unsigned ones, for tests."""
+_ENCRYPTED_KEY: Final = re.compile(r"-----BEGIN ENCRYPTED PRIVATE KEY-----([^-]*)-----END")
+_PBES2: Final = bytes.fromhex("06092a864886f70d01050d")
+"""The algorithm's object identifier in DER (RFC 8018); OpenSSL encrypts with it by default."""
 _OTHER_KEY: Final = re.compile(r"-----BEGIN (?:EC|RSA|DSA) PRIVATE KEY-----")
 
 
@@ -103,7 +107,7 @@ def _quoted(text: str) -> str:
 
 
 def _check_key(file: str | None) -> None:
-    """Refuse a private key in OpenSSL's older form, at which Java's client fails without a reason."""
+    """Refuse a private key in a form at which Java's client fails without a remedy."""
     if file is None:
         return
     try:
@@ -115,3 +119,17 @@ def _check_key(file: str | None) -> None:
             f"{file}: its private key is not in PKCS 8, the only form that Spark's Kafka source reads; convert it with "
             f"`openssl pkcs8 -topk8 -in {file} -out key.pem` and join it with the certificates"
         )
+    if _is_pbes2(text):
+        raise BadProperties(
+            f"{file}: its private key is encrypted with PBES2, which Java 17 does not read; convert it with `openssl pkcs8 -topk8 "
+            f"-v1 PBE-SHA1-3DES -in {file} -out key.pem` and join it with the certificates, or use a key without a password in a "
+            "file that only the job's user may read"
+        )
+
+
+def _is_pbes2(text: str) -> bool:
+    encrypted = _ENCRYPTED_KEY.search(text)
+    try:
+        return encrypted is not None and _PBES2 in binascii.a2b_base64(encrypted[1])
+    except binascii.Error:  # damaged, as Java's client will say
+        return False

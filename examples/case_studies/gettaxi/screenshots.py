@@ -19,7 +19,7 @@ from kit.browser import Page, page
 CASES: Final = Path(__file__).resolve().parents[1]
 WAIT_S: Final = 180.0
 BETWEEN_S: Final = 5.0
-"""Load between two kills, and before the picture."""
+"""Load between two kills, and before the screenshot."""
 LOAD_S: Final = 20.0
 """Load before the first kill."""
 _BACK: Final = """new Promise(done => {

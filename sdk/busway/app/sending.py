@@ -17,11 +17,11 @@ from busway.errors import BuswayError, NotRunning
 from busway.net.machine import current_machine
 from busway.security.options import PLAINTEXT
 from busway.serde.naming import SubjectNaming
-from busway.types import Addresses, Headers, KeyValueHeaders, ProducerRecord, RecordMetadata, SendOptions
+from busway.types import Addresses, Headers, ProducerRecord, RecordMetadata, SendOptions
 
 if TYPE_CHECKING:
     from busway.app.serdes import Serdes
-    from busway.producer.producer import Producer
+    from busway.producer.producer import KeyValueHeaders, Producer
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -147,7 +147,7 @@ class Sending(ABC):
         output.keep(record)
 
     async def send_encoded(
-        self, topic: Topic[Any, Any], records: Iterable[KeyValueHeaders], *, partition: int, linger: bool
+        self, topic: Topic[Any, Any], records: "Iterable[KeyValueHeaders]", *, partition: int, linger: bool
     ) -> "list[asyncio.Future[RecordMetadata]]":
         futures = await self.producer.send_many(topic.name, records, partition=partition, linger=linger)
         if (sent := unacknowledged.get()) is not None:

@@ -15,8 +15,8 @@ from opentelemetry.trace import Span, Status, StatusCode, TracerProvider
 
 from busway.otel.propagation import inject
 from busway.otel.spans import ERROR, OFFSET, PARTITION, ReadRecord, processing, start_send, tracer_of
-from busway.producer.producer import Producer
-from busway.types import Addresses, Headers, KeyValueHeaders, RecordMetadata
+from busway.producer.producer import KeyValueHeaders, Producer
+from busway.types import Addresses, Headers, RecordMetadata
 
 
 class TracedProducer(Producer):

@@ -8,7 +8,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from busway.cluster.client import ClusterClient, MetadataRecovery
 from busway.errors import InvalidTransactionState, NotRunning
@@ -21,22 +21,15 @@ from busway.producer.partitioner import Partitioner
 from busway.producer.sender import Sender
 from busway.producer.transactions import Transactions
 from busway.security.choosing import taken
-from busway.types import (
-    Addresses,
-    GroupMetadata,
-    Headers,
-    KeyValueHeaders,
-    OffsetAndMetadata,
-    RecordMetadata,
-    SendOptions,
-    TopicPartition,
-)
-from busway_protocol.records.builder import NO_HEADERS, encode_headers
+from busway.types import Addresses, GroupMetadata, OffsetAndMetadata, RecordMetadata, SendOptions, TopicPartition
+from busway_protocol.records.builder import NO_HEADERS, Headers, encode_headers
 
 if TYPE_CHECKING:
     from busway.consumer.consumer import Consumer
 
 logger: logging.Logger = logging.getLogger("busway.producer")
+
+KeyValueHeaders: TypeAlias = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
 
 class Producer:

@@ -12,8 +12,8 @@ from tests.support.patience import patient
 from busway import Admin, NewTopic, TopicPartition
 from busway.consumer.consumer import Consumer
 from busway.errors import BrokerError, ConnectionFailed, MessageTooLarge, NotRunning
-from busway.producer.producer import Producer
-from busway.types import KeyValueHeaders, RecordMetadata
+from busway.producer.producer import KeyValueHeaders, Producer
+from busway.types import RecordMetadata
 from busway_bus.testing.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.slow

@@ -94,6 +94,13 @@ def test_a_key_of_another_form_is_refused(tmp_path: Path) -> None:
     file.write_text("-----BEGIN EC PRIVATE KEY-----\n")
     with pytest.raises(BadProperties, match=r"not in PKCS 8.*`openssl pkcs8 -topk8 -in .*client\.pem -out key\.pem`"):
         java_options(options)
+    key = "-----BEGIN ENCRYPTED PRIVATE KEY-----\n{}\n-----END ENCRYPTED PRIVATE KEY-----\n"
+    file.write_text(key.format("MIHsMFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAc"))  # its first bytes, by OpenSSL's default
+    with pytest.raises(BadProperties, match=r"encrypted with PBES2.*`openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES -in "):
+        java_options(options)
+    for other in ("MIGwMBwGCiqGSIb3DQEMAQMwDgQI", "MIG"):
+        file.write_text(key.format(other))
+        assert java_options(options) == options
 
 
 def test_names_of_busway_that_do_not_fit() -> None:

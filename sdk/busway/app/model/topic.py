@@ -25,9 +25,10 @@ from typing import (
 from busway.app.model.retry import Retry
 from busway.errors import BuswayError
 from busway.serde.naming import Part
-from busway.types import Addresses, KeyValueHeaders, ProducerRecord, Record, RecordMetadata, SendOptions
+from busway.types import Addresses, ProducerRecord, Record, RecordMetadata, SendOptions
 
 if TYPE_CHECKING:
+    from busway.producer.producer import KeyValueHeaders
     from busway.security.options import SecurityOptions
 
 K = TypeVar("K")
@@ -230,7 +231,7 @@ class TopicOwner(Protocol):
         """As `Topic.send_soon`."""
 
     async def send_encoded(
-        self, topic: Topic[Any, Any], records: Iterable[KeyValueHeaders], *, partition: int, linger: bool
+        self, topic: Topic[Any, Any], records: "Iterable[KeyValueHeaders]", *, partition: int, linger: bool
     ) -> "list[asyncio.Future[RecordMetadata]]":
         """As `Producer.send_many`; in a handler, its record is finished when they are acknowledged."""
 

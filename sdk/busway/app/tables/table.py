@@ -31,7 +31,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from busway.admin.new_topic import NewTopic
 from busway.app.calling.depends import current
@@ -44,8 +44,11 @@ from busway.app.tables.copies import Copies
 from busway.app.tables.row_locks import WHOLE, RowLocks
 from busway.app.tables.rows import Attempt, HeldRows, NotHere, RowOrigin, names
 from busway.errors import NotRunning
-from busway.types import KeyValueHeaders, ProducerRecord, RecordMetadata, TopicPartition
+from busway.types import ProducerRecord, RecordMetadata, TopicPartition
 from busway_protocol.partitioning import partition_for_key
+
+if TYPE_CHECKING:
+    from busway.producer.producer import KeyValueHeaders
 
 logger: logging.Logger = logging.getLogger("busway.app")
 
@@ -274,7 +277,7 @@ class Table(HeldRows[K, V], Extension):
         copy.sent(futures)
         return futures
 
-    def _encoded(self, attempt: Attempt[K, V], keys: Sequence[K]) -> Iterator[KeyValueHeaders]:
+    def _encoded(self, attempt: Attempt[K, V], keys: Sequence[K]) -> "Iterator[KeyValueHeaders]":
         """Encode each row at its turn: others may have changed it since, and the last write is restored."""
         serdes = self.topic.app.serdes
         encode_key, encode_value = serdes.encoder(self.topic, "key"), serdes.encoder(self.topic, "value")
