@@ -7,8 +7,8 @@ broker's partitions and settings, whatever the request says.
 """
 
 from collections import Counter
-from collections.abc import Generator
-from typing import Final
+from collections.abc import Generator, Mapping
+from typing import Final, TypeAlias
 
 from busway_bus.controller.topics import NewTopic
 from busway_bus.handlers.common.config_entries import ConfigEntry, Source, in_force, topic_entries
@@ -38,6 +38,8 @@ _TWICE: Final = (NewTopic(name=""), KafkaError(ErrorCode.INVALID_REQUEST, "Dupli
 DESCRIBED_AT_ONCE: Final = 8
 OWN_KEY = "durability"
 """Busway's own setting, returned only if requested: clients may refuse unknown names."""
+_Described: TypeAlias = dict[tuple[frozenset[tuple[str, str]], frozenset[tuple[str, str]]], list[CreatableTopicConfigs]]
+"""Settings by a topic's own and fixed ones."""
 
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse | Large:
@@ -57,12 +59,13 @@ def _response(
 ) -> Generator[None, None, CreateTopicsResponse]:
     """Describe the topics, each with all its settings; yield after each."""
     results = []
+    described: _Described = {}
     for name, topic, reply in outcomes:
         if isinstance(reply, KafkaError):
             code, text = reply.code, reply.message
             results.append(CreatableTopicResult(name=name, error_code=code, error_message=text, configs=[]))
         else:
-            results.append(_created(reply, topic, context))
+            results.append(_created(reply, topic, context, described))
         yield
     return CreateTopicsResponse(topics=results)
 
@@ -79,7 +82,9 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _created(created: TopicImage, new_topic: NewTopic, context: RequestContext) -> CreatableTopicResult:
+def _created(
+    created: TopicImage, new_topic: NewTopic, context: RequestContext, described: _Described
+) -> CreatableTopicResult:
     node = context.node
     topic = node.image.topics.get(created.name)
     exists = topic is not None and topic.topic_id == created.topic_id
@@ -92,7 +97,18 @@ def _created(created: TopicImage, new_topic: NewTopic, context: RequestContext) 
         error_message=None,
         num_partitions=len(created.partitions),
         replication_factor=len(created.partitions[0].replicas),
-        configs=[
+        configs=_settings(own, fixed_configs(created.name), node, described),
+    )
+
+
+def _settings(
+    own: Mapping[str, str], fixed: Mapping[str, str], node: NodeServices, described: _Described
+) -> list[CreatableTopicConfigs]:
+    """Describe a topic's settings, once for all topics of a request that have the same."""
+    key = (frozenset(own.items()), frozenset(fixed.items()))
+    settings = described.get(key)
+    if settings is None:
+        settings = described[key] = [
             CreatableTopicConfigs(
                 name=entry.name,
                 value=entry.value,
@@ -100,10 +116,10 @@ def _created(created: TopicImage, new_topic: NewTopic, context: RequestContext) 
                 config_source=_source(entry, node),
                 is_sensitive=entry.sensitive,
             )
-            for entry in in_force(topic_entries(node.config, own, fixed_configs(created.name)), node.image)
+            for entry in in_force(topic_entries(node.config, own, fixed), node.image)
             if entry.name != OWN_KEY or OWN_KEY in own
-        ],
-    )
+        ]
+    return settings
 
 
 def _source(entry: ConfigEntry, node: NodeServices) -> Source:

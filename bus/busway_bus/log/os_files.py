@@ -4,6 +4,7 @@ Here: all system calls on files; durability rests on `sync`.
 Not here: the limit of open files (`descriptors`).
 """
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -224,6 +225,8 @@ class OsFiles:
 
     def __init__(self, root: str) -> None:
         self.root = Path(root)
+        self._below = f"{root}{os.sep}"
+        """Prefix of paths where a `Path` would take longer than the system call."""
         self.descriptors = Descriptors(raise_limit() // FILES_SHARE)
         self._by_path: WeakValueDictionary[Path, OsFile] = WeakValueDictionary()
         self.root.mkdir(parents=True, exist_ok=True)
@@ -267,7 +270,8 @@ class OsFiles:
 
     def read_bytes(self, path: str) -> bytes | None:
         try:
-            return (self.root / path).read_bytes()
+            with open(self._below + path, "rb", buffering=0) as file:
+                return file.readall()
         except FileNotFoundError:
             return None
 
@@ -286,7 +290,8 @@ class OsFiles:
         sync_directory(target.parent, self.descriptors)
 
     def remove(self, path: str) -> None:
-        (self.root / path).unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._below + path)
 
     def sync_directory(self, path: str) -> None:
         sync_directory(self.root / path, self.descriptors)
@@ -310,19 +315,19 @@ class OsFiles:
     def rename_all(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Rename durably, with one sync for each directory."""
         for old, new in pairs:
-            (self.root / old).rename(self.root / new)
+            os.rename(self._below + old, self._below + new)
         for parent in {(self.root / new).parent for _, new in pairs}:
             sync_directory(parent, self.descriptors)
 
     def list(self, path: str) -> Sequence[str]:
         try:
-            return sorted(os.listdir(self.root / path))
+            return sorted(os.listdir(self._below + path))
         except FileNotFoundError:
             return []
 
     def sizes(self, path: str) -> Mapping[str, int]:
         try:
-            with os.scandir(self.root / path) as entries:
+            with os.scandir(self._below + path) as entries:
                 return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
         except FileNotFoundError:
             return {}
@@ -334,7 +339,8 @@ class OsFiles:
 
     def make_directories(self, names: Sequence[str]) -> None:
         for name in names:
-            (self.root / name).mkdir(exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self._below + name)
         if names:
             sync_directory(self.root, self.descriptors)
 
