@@ -17,6 +17,11 @@ _ABSENT: Final = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.EHOSTD
 _NO_NAME: Final = frozenset(getattr(socket, name) for name in ("EAI_NONAME", "EAI_NODATA") if hasattr(socket, name))
 
 
+async def is_reached(host: str, port: int, timeout_s: float) -> bool:
+    """Whether a process listens, and can be reached from here."""
+    return await _failure(host, port, timeout_s) is None
+
+
 async def is_refused(host: str, port: int, timeout_s: float) -> bool:
     """Whether connections are refused: no process listens, on any address of the host.
 
@@ -29,7 +34,8 @@ async def is_refused(host: str, port: int, timeout_s: float) -> bool:
 async def is_absent(host: str, port: int, timeout_s: float) -> bool:
     """Whether connections are refused, no host has the address, or no address has the name.
 
-    A container that has ended leaves neither. Of one that has not been reached before this shows nothing.
+    A container that has ended leaves neither. Of an address that was not reached before (`is_reached`) this shows
+    nothing, and of a live process a name may be unknown for a moment.
     """
     problem = await _failure(host, port, timeout_s)
     if isinstance(problem, socket.gaierror):
