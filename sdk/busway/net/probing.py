@@ -10,6 +10,7 @@ import socket
 from collections.abc import Collection
 from typing import Final
 
+from busway.net import lookups
 from busway.net.clock import REAL_TIME
 
 _REFUSED: Final = frozenset({errno.ECONNREFUSED})
@@ -47,7 +48,7 @@ async def _failure(host: str, port: int, timeout_s: float) -> OSError | None:
     """Return why no connection is made; None if one is, and TimeoutError without an answer."""
     try:
         async with REAL_TIME.timeout(timeout_s):
-            transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, host, port)
+            transport, _ = await lookups.connect(asyncio.Protocol, host, port)
     except OSError as problem:
         return problem
     transport.abort()
