@@ -5,22 +5,24 @@ Not here: which sessions are over (`controller.heartbeats`), the records (`contr
 
 A broker sends its heartbeats on one connection. When that ends, or a new controller has none from a broker, the broker's
 listener is probed. Refused connections show that the process is gone: its partitions get other leaders without waiting
-for the session's end. So does an address or a name that is no more, as of a killed container, once the broker's end of
-the connection was closed: a cut network closes none. Anything else shows nothing, since a network may be cut or a
+for the session's end. So does an address or a name that is no more, as of a killed container, if this node has reached
+the listener since the broker registered, and in this leadership the broker's end of the connection was closed without a
+reset, and did not come back: a cut network closes none. Anything else shows nothing, since a network may be cut or a
 process may stand still.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from busway.net.probing import is_absent, is_refused
+from busway.net.probing import is_absent, is_reached, is_refused
 from busway_bus.controller.controller import ITSELF, Command, Controller
 from busway_bus.controller.heartbeats import check_interval_ms
 from busway_bus.controller.lost_brokers import FenceBroker, FenceStaleBrokers
 from busway_bus.handlers.common.context import Peer
-from busway_bus.metadata.image import BrokerImage
+from busway_bus.metadata.image import Address
 from busway_bus.quorum.metadata_log import MetadataLog
 from busway_protocol.errors import ErrorCode, KafkaError
 
@@ -47,46 +49,68 @@ class Fencing:
         self._controller, self._metadata = controller, metadata
         self._session_ms, self._listener = session_ms, listener
         self._connections: dict[int, Peer] = {}
-        self._closed_epochs: dict[int, int] = {}
-        """Epochs of brokers that closed their last connection."""
-        self._probes: dict[int, asyncio.Task[None]] = {}
+        self._closed_in: dict[int, tuple[int, int]] = {}
+        """Leadership, and epoch of the broker, of a last connection that the broker's end closed."""
+        self._reached: dict[int, int] = {}
+        """Epochs of brokers whose listeners were reached from here."""
+        self._running: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     def received(self, peer: Peer, node_id: int, epoch: int) -> None:
         """Note the connection of a broker's heartbeat."""
-        if self._connections.get(node_id) is not peer:
-            self._connections[node_id] = peer
-            self._closed_epochs.pop(node_id, None)
-            peer.when_closed = partial(self._closed, peer, node_id, epoch)
+        if peer.gone:
+            return  # it ended while the heartbeat was decided
+        self._connections[node_id] = peer
+        self._closed_in.pop(node_id, None)
+        peer.when_closed = partial(self._closed, peer, node_id, (self._metadata.leadership, epoch))
+        if self._reached.get(node_id) != epoch:
+            self._begin(self._reach, node_id, epoch)
 
-    def _closed(self, peer: Peer, node_id: int, epoch: int, by_client: bool) -> None:
+    def _closed(self, peer: Peer, node_id: int, closed_in: tuple[int, int], by_client: bool) -> None:
         if self._connections.get(node_id) is peer:
             del self._connections[node_id]
             if by_client:
-                self._closed_epochs[node_id] = epoch
-                self._probe(node_id, epoch)
+                if not peer.was_reset:
+                    self._closed_in[node_id] = closed_in
+                self._begin(self._probe, node_id, closed_in[1])
 
-    def _probe(self, node_id: int, epoch: int) -> None:
-        if node_id not in self._probes:
-            probe = self._probes[node_id] = asyncio.ensure_future(self._probed(node_id, epoch))
-            probe.add_done_callback(lambda _: self._probes.pop(node_id, None))
+    def _begin(self, work: Callable[[int, int], Coroutine[Any, Any, None]], node_id: int, epoch: int) -> None:
+        key = (work.__name__, node_id)
+        if key not in self._running:
+            task = self._running[key] = asyncio.ensure_future(work(node_id, epoch))
+            task.add_done_callback(lambda _: self._running.pop(key, None))
 
-    async def _probed(self, node_id: int, epoch: int) -> None:
+    async def _reach(self, node_id: int, epoch: int) -> None:
+        address = self._address(node_id, epoch)
+        if address is not None and await is_reached(address.host, address.port, PROBE_S):
+            self._reached[node_id] = epoch
+
+    async def _probe(self, node_id: int, epoch: int) -> None:
         for pause_s in (0.0, AGAIN_S):
             await asyncio.sleep(pause_s)
-            broker = self._metadata.image.brokers.get(node_id)
-            if not self._metadata.writer.leading or broker is None or broker.epoch != epoch:
+            if not self._is_missing(node_id, epoch) or (address := self._address(node_id, epoch)) is None:
                 return
-            if node_id in self._connections:
-                return
-            if await self._is_gone(broker):
+            may_be_absent = (
+                pause_s > 0  # a live broker without a name for a moment is back before
+                and self._reached.get(node_id) == epoch
+                and self._closed_in.get(node_id) == (self._metadata.leadership, epoch)
+            )
+            is_gone = await (is_absent if may_be_absent else is_refused)(address.host, address.port, PROBE_S)
+            if is_gone and self._is_missing(node_id, epoch):
                 if await self._decided(FenceBroker(node_id=node_id, epoch=epoch)):
                     logger.warning("broker %d is fenced: its process is gone", node_id)
                 return
 
-    async def _is_gone(self, broker: BrokerImage) -> bool:
-        address = broker.addresses.get(self._listener) or next(iter(broker.addresses.values()), None)
-        is_gone = is_absent if self._closed_epochs.get(broker.node_id) == broker.epoch else is_refused
-        return address is not None and await is_gone(address.host, address.port, PROBE_S)
+    def _is_missing(self, node_id: int, epoch: int) -> bool:
+        """Whether this node leads, and has no connection from a broker of that epoch."""
+        broker = self._metadata.image.brokers.get(node_id)
+        is_current = broker is not None and broker.epoch == epoch
+        return self._metadata.writer.leading and is_current and node_id not in self._connections
+
+    def _address(self, node_id: int, epoch: int) -> Address | None:
+        broker = self._metadata.image.brokers.get(node_id)
+        if broker is None or broker.epoch != epoch:
+            return None
+        return broker.addresses.get(self._listener) or next(iter(broker.addresses.values()), None)
 
     async def watch_connections(self) -> None:
         """Probe unfenced brokers without a connection, soon after a leadership began; runs until cancelled."""
@@ -99,7 +123,7 @@ class Fencing:
                 leadership, due_s = self._metadata.leadership, loop.time() + PROBE_S
                 for broker in self._metadata.image.usable_brokers():
                     if broker.node_id not in self._connections:
-                        self._probe(broker.node_id, broker.epoch)
+                        self._begin(self._probe, broker.node_id, broker.epoch)
 
     async def watch_sessions(self) -> None:
         """Fence brokers whose sessions are over; runs until cancelled."""
@@ -118,5 +142,5 @@ class Fencing:
             return None
 
     def close(self) -> None:
-        for probe in tuple(self._probes.values()):
-            probe.cancel()
+        for task in tuple(self._running.values()):
+            task.cancel()

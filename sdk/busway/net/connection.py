@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from busway.errors import BuswayError, ConnectionFailed, RequestTimedOut, UnsupportedByBroker
+from busway.net import lookups
 from busway.net.clock import REAL_TIME
 from busway.net.keepalive import keep_alive
 from busway.net.machine import current_machine
@@ -151,16 +152,13 @@ class Connection:
             raise
 
     async def _dial(self, tls: ssl.SSLContext | None) -> asyncio.Transport:
-        loop = asyncio.get_running_loop()
         limit_s = min(self._timeout_s, SETUP_TIMEOUT_S)
         options: dict[str, Any] = {} if tls is None else {"ssl": tls, "server_hostname": self._host}
         plain_port = "" if tls is None else PLAIN_PORT
         try:
             async with REAL_TIME.timeout(limit_s):
                 with REAL_TIME.used():
-                    transport, _ = await loop.create_connection(
-                        lambda: _Protocol(self), self._host, self._port, **options
-                    )
+                    transport, _ = await lookups.connect(lambda: _Protocol(self), self._host, self._port, **options)
         except TimeoutError:
             raise ConnectionFailed(
                 f"{self.name} did not accept a connection within {limit_s:g} s{plain_port}"

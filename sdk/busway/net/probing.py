@@ -10,11 +10,17 @@ import socket
 from collections.abc import Collection
 from typing import Final
 
+from busway.net import lookups
 from busway.net.clock import REAL_TIME
 
 _REFUSED: Final = frozenset({errno.ECONNREFUSED})
 _ABSENT: Final = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.EHOSTDOWN})
 _NO_NAME: Final = frozenset(getattr(socket, name) for name in ("EAI_NONAME", "EAI_NODATA") if hasattr(socket, name))
+
+
+async def is_reached(host: str, port: int, timeout_s: float) -> bool:
+    """Whether a process listens, and can be reached from here."""
+    return await _failure(host, port, timeout_s) is None
 
 
 async def is_refused(host: str, port: int, timeout_s: float) -> bool:
@@ -29,7 +35,8 @@ async def is_refused(host: str, port: int, timeout_s: float) -> bool:
 async def is_absent(host: str, port: int, timeout_s: float) -> bool:
     """Whether connections are refused, no host has the address, or no address has the name.
 
-    A container that has ended leaves neither. Of one that has not been reached before this shows nothing.
+    A container that has ended leaves neither. Of an address that was not reached before (`is_reached`) this shows
+    nothing, and of a live process a name may be unknown for a moment.
     """
     problem = await _failure(host, port, timeout_s)
     if isinstance(problem, socket.gaierror):
@@ -41,7 +48,7 @@ async def _failure(host: str, port: int, timeout_s: float) -> OSError | None:
     """Return why no connection is made; None if one is, and TimeoutError without an answer."""
     try:
         async with REAL_TIME.timeout(timeout_s):
-            transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, host, port)
+            transport, _ = await lookups.connect(asyncio.Protocol, host, port)
     except OSError as problem:
         return problem
     transport.abort()

@@ -3,8 +3,8 @@
 Versions: 1 has failed directories (KIP-858), 2 cordoned ones (KIP-1066).
 Behaviour: a broker that has caught up is unfenced, and leads again what has no leader. One that wants to stop hands over
 its leaderships; `should_shut_down` follows once every active broker knows the new leaders. Without heartbeats for
-`broker.session.timeout.ms` it is fenced, and at once if the connection ends and the broker's listener refuses others. An earlier epoch is STALE_BROKER_EPOCH. Only the active controller decides;
-others are NOT_CONTROLLER.
+`broker.session.timeout.ms` it is fenced, and at once if the connection ends and the broker's process is gone
+(`nodes.fencing`). An earlier epoch is STALE_BROKER_EPOCH. Only the active controller decides; others are NOT_CONTROLLER.
 """
 
 from busway_bus.controller.brokers import BrokerHeartbeat

@@ -3,13 +3,18 @@
 import asyncio
 import socket
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import uvloop
 from tests.support.patience import patient
 from tests.support.waiting import until
 
+from busway.errors import ConnectionFailed
 from busway.net import lookups
+from busway.net.connection import Connection
+from busway.net.probing import is_reached, is_refused
 
 
 class Names:
@@ -24,7 +29,7 @@ class Names:
         if host == "lost":
             self.may_answer.wait(patient(30))
             raise socket.gaierror(socket.EAI_AGAIN, "no answer")
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 9))]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in ("127.0.0.2", "127.0.0.1")]
 
 
 async def test_a_lost_name_holds_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +45,7 @@ async def test_a_lost_name_holds_one_thread(monkeypatch: pytest.MonkeyPatch) -> 
         for connection in connections[:50]:
             connection.cancel()
         assert await loop.run_in_executor(None, lambda: 7) == 7
-        assert (await loop.getaddrinfo("here", 9))[0][4] == ("127.0.0.1", 9)
+        assert (await loop.getaddrinfo("here", 9))[1][4] == ("127.0.0.1", 9)
         names.may_answer.set()
         outcomes = await asyncio.gather(*connections, return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} == {asyncio.CancelledError, socket.gaierror}
@@ -48,3 +53,37 @@ async def test_a_lost_name_holds_one_thread(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(socket.gaierror):
             await loop.getaddrinfo("lost", 9)
     assert names.asked == ["lost", "here", "lost"]
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_lost_host_holds_one_thread_on_every_loop(
+    monkeypatch: pytest.MonkeyPatch, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """However many of its ports are connected to, or probed. A name with several addresses is reached at any of them."""
+    names = Names()
+
+    async def connecting() -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        monkeypatch.setattr(socket, "getaddrinfo", names.look_up)
+        lookups.share(loop)
+        others: list[Any] = [
+            Connection("lost", number, client_id="x", timeout_s=patient(20)).connect() for number in (1, 2)
+        ]
+        attempts = [asyncio.ensure_future(other) for other in (*others, is_reached("lost", 3, patient(20)))]
+        async with asyncio.timeout(patient(20)):
+            await until(lambda: names.asked == ["lost"])
+            assert await is_reached("here", port, patient(10))
+            names.may_answer.set()
+            outcomes = await asyncio.gather(*attempts, return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes[:2]] == [ConnectionFailed] * 2
+            assert outcomes[2] is False
+            assert names.asked == ["lost", "here"]
+            server.close()
+            await server.wait_closed()
+            assert await is_refused("here", port, patient(10))
+        monkeypatch.undo()
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(connecting())

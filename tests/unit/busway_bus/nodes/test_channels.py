@@ -10,7 +10,6 @@ import pytest
 from busway.net.probing import is_refused
 from busway_bus.metadata.image import Address, BrokerImage, ClusterImage
 from busway_bus.nodes.channels import ActiveController, BrokerConnections
-from busway_bus.nodes.fencing import Fencing
 from busway_bus.testing.world import SimNode, World
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.messages.brokers import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -166,86 +165,6 @@ def test_a_probe_tells_a_dead_process_from_a_cut_network() -> None:
         assert await client.run(is_refused, "a", PORT, 0.5)
         node.power_cut()
         assert not await client.run(is_refused, "a", PORT, 0.5)
-
-    run(workload)
-
-
-class Decider:
-    """A controller that notes who is fenced."""
-
-    leader_id = 1
-
-    def __init__(self) -> None:
-        self.fenced: list[tuple[int, int]] = []
-
-    async def request(self, command: Any, context: Any) -> Any:
-        self.fenced.append((command.node_id, command.epoch))
-        return True
-
-
-class Connected:
-    """The connection of a broker, as handlers see it."""
-
-    when_closed: Callable[[bool], None] | None = None
-
-    def close(self, *, by_client: bool = True) -> None:
-        assert self.when_closed is not None
-        self.when_closed(by_client)
-
-
-def test_a_broker_whose_process_is_gone_is_fenced_at_once() -> None:
-    """One that runs is not, whatever becomes of its connections; nor does a node fence that does not lead."""
-
-    async def workload(world: World) -> None:
-        first, _ = await nodes(world, "a", "b")
-        decider = Decider()
-        metadata = cast("Any", type("Metadata", (), {})())
-        metadata.leadership = 3
-        metadata.image = image_of(b1="a", b2="b")
-        metadata.writer = cast("Any", type("Writer", (), {"leading": True})())
-        fencing = Fencing(cast("Any", decider), metadata, session_ms=9_000, listener="PLAINTEXT")
-        first_connection, second_connection = Connected(), Connected()
-        fencing.received(cast("Any", first_connection), 1, 7)
-        fencing.received(cast("Any", second_connection), 2, 7)
-        second_connection.close()
-        await world.sleep(1)
-        assert not decider.fenced
-        first.crash()
-        metadata.writer.leading = False
-        first_connection.close()
-        await world.sleep(1)
-        assert not decider.fenced
-        metadata.writer.leading = True
-        watching = asyncio.ensure_future(fencing.watch_connections())
-        await world.sleep(1)
-        assert decider.fenced[0] == (1, 7)
-        assert {node_id for node_id, _ in decider.fenced} == {1}
-        watching.cancel()
-        fencing.close()
-
-    run(workload)
-
-
-def test_a_broker_whose_address_vanished_with_its_connection_is_fenced_at_once() -> None:
-    """As of a killed container. A name that cannot be looked up shows nothing of a broker that has not connected yet."""
-
-    async def workload(world: World) -> None:
-        decider = Decider()
-        metadata = cast("Any", type("Metadata", (), {})())
-        metadata.leadership = 3
-        metadata.image = image_of(b1="vanished", b2="unknown")
-        metadata.writer = cast("Any", type("Writer", (), {"leading": True})())
-        fencing = Fencing(cast("Any", decider), metadata, session_ms=9_000, listener="PLAINTEXT")
-        connection = Connected()
-        fencing.received(cast("Any", connection), 1, 7)
-        watching = asyncio.ensure_future(fencing.watch_connections())
-        await world.sleep(1)
-        assert not decider.fenced
-        connection.close()
-        await world.sleep(1)
-        assert set(decider.fenced) == {(1, 7)}
-        watching.cancel()
-        fencing.close()
 
     run(workload)
 
