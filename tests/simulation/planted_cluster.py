@@ -171,9 +171,9 @@ CLUSTER_BUGS: Final = (
         planted_coordinators.PLANTED,
         (
             ("prepared transaction not resumed", 8, "never"),
-            ("refused marker counts as written", 8, "an aborted record is visible"),
+            ("refused marker counts as written", 8, "a committed transaction is not whole"),
             ("end of a transaction answered before it is replicated", 8, "a committed transaction is not whole"),
-            ("partition added before it is replicated", 8, "an aborted record is visible"),
+            ("partition added before it is replicated", 8, "never"),
         ),
         dear=True,
     ),
