@@ -159,7 +159,7 @@ CLUSTER_BUGS: Final = (
             ("new controller decides before it has the whole log", 10, "is not that of the committed records"),
             ("log emptied before the snapshot has its name", 10, "what can be read of its snapshots"),
             ("partial snapshot loaded", 10, "is damaged behind"),
-            ("installation of a snapshot not noted", 120, "is damaged behind"),
+            ("installation of a snapshot not noted", 120, "CorruptLog"),
             ("snapshot applied before it is installed", 10, "committed, and its log has batches up to"),
             ("follower behind the log's start gets no snapshot", 10, "not all is followed"),
             ("diverging metadata log not truncated", 10, "was committed there"),
