@@ -12,6 +12,7 @@ from random import Random
 from typing import TypeVar
 from uuid import UUID
 
+from tests.support.patience import patient
 from tests.unit.busway_bus.coordinator.brokers import Brokers, machine
 
 from busway_bus.coordinator.group_coordinator import GroupCoordinator
@@ -277,7 +278,7 @@ async def play(chance: Random) -> None:
 
 async def _within(chance: Random) -> None:
     try:
-        async with asyncio.timeout(ENDS_S):
+        async with asyncio.timeout(patient(ENDS_S)):
             await play(chance)
     except TimeoutError:
         raise AssertionError(f"never: a member is not in its group after {ENDS_S} s") from None
