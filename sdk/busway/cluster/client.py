@@ -182,7 +182,7 @@ class ClusterClient:
                 client_id=self._client_id,
                 timeout_s=self._timeout_s,
                 security=self._security,
-                is_known=(host, port) in self._reached,
+                is_known=self._has_worked((host, port)),
             )
             self._check()
             try:
@@ -206,6 +206,9 @@ class ClusterClient:
                 self._rate_limited_log.log(logging.INFO, key, text, self._client_id, connection.name, existing.problem)
             self._reached.add((host, port))
             return connection
+
+    def _has_worked(self, address: tuple[str, int]) -> bool:
+        return any(known.has_worked for (place, _), known in self._connections.items() if place == address)
 
     def _check(self) -> None:
         if self._aborted:

@@ -119,6 +119,11 @@ class Connection:
         return self._transport is not None and self._problem is None
 
     @property
+    def has_worked(self) -> bool:
+        """Whether a request was answered after ApiVersions, which a port with SASL answers, too."""
+        return self._is_known or self._answers > 1
+
+    @property
     def problem(self) -> BaseException | None:
         return self._problem
 

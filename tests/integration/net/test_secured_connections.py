@@ -11,6 +11,7 @@ from tests.support.certificates import Certificates
 from tests.support.patience import patient
 from tests.support.secured_broker import SecuredBroker
 
+from busway.admin.admin import Admin
 from busway.errors import AuthenticationFailed, ConnectionFailed
 from busway.net import connection as connection_module
 from busway.net.connection import Connection
@@ -126,6 +127,13 @@ async def test_without_sasl_on_a_port_that_requires_it() -> None:
             ConnectionFailed, match="ended at the first request; if the port requires SASL, set security"
         ):
             await opened(broker)
+
+
+async def test_a_client_that_tries_again_still_says_so() -> None:
+    """It has reached the address by then, but nothing worked there."""
+    async with SecuredBroker(mechanisms=ALL) as broker:
+        with pytest.raises(ConnectionFailed, match="; if the port requires SASL, set security_protocol"):
+            await Admin(f"127.0.0.1:{broker.port}").start()
 
 
 # TLS
