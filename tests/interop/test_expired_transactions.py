@@ -15,7 +15,7 @@ from tests.support.patience import patient
 from tests.support.proxy import Fate, Proxy
 
 pytestmark = [pytest.mark.foreign, pytest.mark.slow]
-TRANSACTION_MS = 3_000
+TRANSACTION_MS = 5_000
 """Also librdkafka's limit for the delivery of a transaction's records."""
 CALL_S = patient(30.0)
 
@@ -48,10 +48,9 @@ async def outcome(call: Callable[..., object], *arguments: float) -> KafkaError 
             return None
 
 
-@pytest.mark.parametrize("before", ["committed", "aborted"])
 @pytest.mark.parametrize("system", ["busway", pytest.param("apache", marks=pytest.mark.java)])
-async def test_an_abort_after_a_commit_that_never_reached_the_coordinator(system: str, before: str) -> None:
-    """The coordinator knows the transaction before alone: after a commit INVALID_TXN_STATE, which is fatal; after an abort success.
+async def test_an_abort_after_a_commit_that_never_reached_the_coordinator(system: str) -> None:
+    """The coordinator knows the transaction before alone, which was committed: INVALID_TXN_STATE, which is fatal.
 
     librdkafka sends EndTxn since AddPartitionsToTxn, which was never answered, may have been executed.
     """
@@ -70,14 +69,14 @@ async def test_an_abort_after_a_commit_that_never_reached_the_coordinator(system
         producer.begin_transaction()
         producer.produce("t", "first", partition=0)
         await asyncio.to_thread(producer.flush, CALL_S)
-        first = producer.commit_transaction if before == "committed" else producer.abort_transaction
-        assert await outcome(first, CALL_S) is None
+        assert await outcome(producer.commit_transaction, CALL_S) is None
         unanswered = proxy.strike(Fate.SWALLOW, ApiKey.ADD_PARTITIONS_TO_TXN)
         producer.begin_transaction()
         producer.produce("t", "second", partition=0)
         error = await outcome(producer.commit_transaction, CALL_S)
         assert error is not None
         assert error.txn_requires_abort(), error
-        unanswered.lift()
+        assert unanswered.count > 0
         error = await outcome(producer.abort_transaction, CALL_S)
-        assert (error and (error.name(), error.fatal())) == {"committed": ("INVALID_TXN_STATE", True)}.get(before)
+        assert error is not None
+        assert (error.name(), error.fatal()) == ("INVALID_TXN_STATE", True), error

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from busway_bus.coordinator import fencing
+from busway_bus.coordinator import fencing, member_connections
 from busway_protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -25,8 +25,11 @@ _AFTERMATH_MS: Final = 10_000
 
 @contextlib.contextmanager
 def watched_fencing(scenario: "Scenario") -> Iterator[None]:
-    """Note every member that is fenced in the scenario's history."""
-    usual = fencing.leave_in_parts
+    """Note every member that is fenced in the scenario's history.
+
+    All cuts are resets here. They are waited for as ordinary ends are, since most sessions end before `RECONNECT_MS`.
+    """
+    usual, usual_ms = fencing.leave_in_parts, member_connections.RECONNECT_MS
 
     async def leave(runtime: Any, group_id: str, identities: Sequence[Any], *more: Any) -> list[ErrorCode]:
         (member_id, _) = identities[0]
@@ -37,10 +40,12 @@ def watched_fencing(scenario: "Scenario") -> Iterator[None]:
         return codes
 
     fencing.leave_in_parts = leave  # type: ignore[assignment]
+    member_connections.RECONNECT_MS = 0  # type: ignore[misc]
     try:
         yield
     finally:
         fencing.leave_in_parts = usual
+        member_connections.RECONNECT_MS = usual_ms  # type: ignore[misc]
 
 
 def _lives(scenario: "Scenario", member_id: str) -> bool:
