@@ -69,10 +69,21 @@ class CreateTopics:
     validate_only: bool = False
 
     def decide(self, image: ClusterImage, surroundings: Surroundings) -> Decision[tuple[TopicImage | KafkaError, ...]]:
-        def creation(topic: NewTopic) -> Callable[[ClusterImage], Decision[TopicImage]]:
-            return lambda newest: create(newest, topic, surroundings)
-
-        return only_checked(several(image, map(creation, self.topics)), validate_only=self.validate_only)
+        """Decide on all with one image: of earlier topics of the request only the names matter."""
+        created: dict[str, str] = {}
+        records: list[object] = []
+        replies: list[TopicImage | KafkaError] = []
+        for topic in self.topics:
+            try:
+                _check_created(created, topic.name)
+                decision = create(image, topic, surroundings)
+            except KafkaError as problem:
+                replies.append(problem)
+                continue
+            created[metric_name(topic.name) or topic.name] = topic.name
+            replies.append(decision.reply)
+            records += decision.records
+        return only_checked(Decision(records=tuple(records), reply=tuple(replies)), validate_only=self.validate_only)
 
 
 def check_count(topics: Iterable[NewTopic], config: BrokerConfig) -> None:
@@ -106,16 +117,33 @@ def create(image: ClusterImage, topic: NewTopic, surroundings: Surroundings) -> 
     )
 
 
+def _check_created(created: Mapping[str, str], name: str) -> None:
+    """Refuse a name that an earlier topic of the request has, or has in metrics."""
+    other = created.get(metric_name(name) or name)
+    if other == name:
+        raise _exists(name)
+    if other is not None:
+        raise _collides(name, other)
+
+
+def _exists(name: str) -> KafkaError:
+    return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+
+
+def _collides(name: str, other: str) -> KafkaError:
+    text = f"Topic '{name}' collides with existing topic: {other}"
+    return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+
+
 def _check_new_name(image: ClusterImage, name: str) -> None:
     check_name(name)
     if name == TOPIC:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if name in image.topics:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        raise _exists(name)
     shown = metric_name(name)
     if shown is not None and (other := image.metric_names.get(shown)) is not None:
-        text = f"Topic '{name}' collides with existing topic: {other}"
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+        raise _collides(name, other)
 
 
 def _check_configs(image: ClusterImage, topic: NewTopic, *, clustered: bool) -> None:

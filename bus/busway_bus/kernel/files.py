@@ -78,6 +78,9 @@ class Files(Protocol):
     def open_later(self, path: str, size: int) -> File:
         """Return a file of `size` bytes, opened at first use."""
 
+    def create_later(self, path: str) -> File:
+        """Return a file that does not exist, created by its first append, even of nothing."""
+
     def sizes(self, path: str) -> Mapping[str, int]:
         """Return the sizes of a directory's files, if any."""
 

@@ -47,21 +47,23 @@ class Flusher:
     def failed(self) -> OSError | None:
         return self._failed
 
-    def flush(self, log: PartitionLog, flushed: Flushed) -> None:
-        """Call `flushed` when everything appended to `log` is on disk.
+    def flush(self, log: PartitionLog, *flushed: Flushed) -> None:
+        """Call `flushed`, in this order, when everything appended to `log` is on disk.
 
-        After a disk failure the argument is KAFKA_STORAGE_ERROR.
+        After a disk failure the argument is KAFKA_STORAGE_ERROR. The sync may begin at once: a second call has another.
         """
         if self._failed is not None:
-            flushed(_storage_error(self._failed))
+            for waiter in flushed:
+                waiter(_storage_error(self._failed))
             return
         waiting = (self._again if log in self._syncing else self._ready).setdefault(log, {})
-        waiting[flushed] = None
+        waiting.update(dict.fromkeys(flushed))
         self._start()
 
-    def request(self, log: PartitionLog) -> "asyncio.Future[None]":
+    def request(self, log: PartitionLog, *flushed: Flushed) -> "asyncio.Future[None]":
+        """Return a future of the sync, set after `flushed` are called."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.flush(log, functools.partial(_settle, waiter))
+        self.flush(log, *flushed, functools.partial(_settle, waiter))
         return waiter
 
     async def cut(self, log: PartitionLog, work: Callable[[], ProducerState]) -> None:

@@ -86,7 +86,7 @@ class OsLoan:
 class OsFile(Pooled):
     """A file with its size in memory. The descriptor may be closed while unused."""
 
-    __slots__ = ("__weakref__", "_failed", "_guard", "_pool", "_unnamed", "disposable", "size")
+    __slots__ = ("__weakref__", "_absent", "_failed", "_guard", "_pool", "_unnamed", "disposable", "size")
 
     def __init__(self, path: Path, pool: Descriptors, size: int | None = None) -> None:
         super().__init__(path)
@@ -97,6 +97,8 @@ class OsFile(Pooled):
         self._unnamed: Path | None = path.parent
         self._failed: OSError | None = None
         self.disposable = False
+        self._absent = False
+        """Whether the first append creates it."""
         self.size = size or 0
         if size is not None:
             return
@@ -105,6 +107,9 @@ class OsFile(Pooled):
         finally:
             if self.users:
                 pool.give(self)
+
+    def create_later(self) -> None:
+        self._absent = True
 
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
         """Append the pieces. A failed write is truncated, else the file refuses all use."""
@@ -129,6 +134,10 @@ class OsFile(Pooled):
             if self.descriptor >= 0 and not self.closed:
                 self.users += 1
                 return self.descriptor
+        if self._absent:
+            descriptor = self._pool.take(self, os.O_CREAT | os.O_TRUNC)
+            self._absent = False
+            return descriptor
         return self._pool.take(self)
 
     def _cut_back(self, descriptor: int) -> None:
@@ -165,6 +174,8 @@ class OsFile(Pooled):
         return OsLoan(self, self._pool)
 
     def truncate(self, size: int) -> None:
+        if self._absent:
+            return
         descriptor = self._pool.take(self)
         try:
             os.ftruncate(descriptor, size)
@@ -194,6 +205,8 @@ class OsFile(Pooled):
         """
         if self._failed is not None:
             raise self._failed.with_traceback(None)  # a traceback grows with each raise
+        if self._absent:
+            return
         try:
             descriptor = self._pool.take(self)
         except OSError:
@@ -262,6 +275,11 @@ class OsFiles:
 
     def open_later(self, path: str, size: int) -> OsFile:
         return self._opened(path, size)
+
+    def create_later(self, path: str) -> OsFile:
+        later = self._opened(path, 0)
+        later.create_later()
+        return later
 
     def _opened(self, path: str, size: int | None) -> OsFile:
         opened = OsFile(self.root / path, self.descriptors, size)

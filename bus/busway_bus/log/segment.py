@@ -70,7 +70,7 @@ class Segment:
 
         Args:
             suffix: of the file names until the segment is swapped in.
-            sizes: the directory's files, if known; these are opened lazily.
+            sizes: the directory's files, if known; these are opened lazily, and missing indexes created with their first entries.
         """
         self._files = files
         self._directory = directory
@@ -84,7 +84,12 @@ class Segment:
             for name in (".log", ".index", ".timeindex"):
                 size = None if sizes is None else sizes.get(file_name(base_offset, name) + suffix)
                 path = self.path(name)
-                opened.append(files.open(path) if size is None else files.open_later(path, size))
+                if size is not None:
+                    opened.append(files.open_later(path, size))
+                elif sizes is None or name == ".log":
+                    opened.append(files.open(path))
+                else:
+                    opened.append(files.create_later(path))
         except OSError:
             for file in opened:
                 file.close()
@@ -162,6 +167,8 @@ class Segment:
 
     def finish(self) -> None:
         self.indexes.note_time(self._max_timestamp, self._max_timestamp_offset)
+        if self.size:
+            self.indexes.create()
 
     # Looking up
 

@@ -80,6 +80,12 @@ class SegmentIndexes:
             self._times.count += 1
             self._indexed_timestamp = timestamp
 
+    def create(self) -> None:
+        """Create missing files: Kafka reports a closed segment without them."""
+        for file in (self._offset_file, self._time_file):
+            if not file.size:
+                file.append(())
+
     def undo(self) -> None:
         self._offset_file.truncate(self._offsets.size_bytes)
         self._time_file.truncate(self._times.size_bytes)

@@ -285,15 +285,18 @@ class Fetcher:
     # A response
 
     async def _take(self, response: FetchResponse) -> None:
+        """Carry out the answers, with a turn of the event loop between two that take long."""
+        long = False
         for topic in response.responses:
             name = topic.topic or self._names.get(topic.topic_id, "")
             for answer in topic.partitions:
+                if long:
+                    await asyncio.sleep(0)
                 key = name, answer.partition_index
                 followed, request = self._followed.get(key), self._session.requested(key)
                 if followed is None or request is None or followed.partition.state.role is not Role.FOLLOWER:
                     continue
-                if await self._carry_out(followed, request, answer):
-                    await asyncio.sleep(0)
+                long = await self._carry_out(followed, request, answer)
 
     async def _carry_out(self, followed: _Followed, request: FetchPartition, answer: PartitionData) -> bool:
         """Do what the answer asks for; return whether it took long."""

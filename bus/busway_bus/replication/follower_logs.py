@@ -166,10 +166,10 @@ class FollowerLogs:
 
         KafkaError: the disk failed.
         """
-        flushes = []
-        for partition in partitions:
-            if partition.state.local_end_offset < partition.log.end_offset or partition.log.wants_flush:
-                self._logs.flush(partition)
-                flushes.append(self._flusher.request(partition.log))
+        flushes = [
+            self._flusher.request(partition.log, partition.flushed)
+            for partition in partitions
+            if partition.state.local_end_offset < partition.log.end_offset or partition.log.wants_flush
+        ]
         if flushes:
             await asyncio.gather(*flushes)

@@ -86,11 +86,11 @@ class LogManager:
         await self.checkpoint()
 
     async def _flush_rolled(self) -> None:
-        flushes = []
-        for partition in self._partitions:
-            if partition.log.wants_flush:
-                self.flush(partition)
-                flushes.append(self._flusher.request(partition.log))
+        flushes = [
+            self._flusher.request(partition.log, partition.flushed)
+            for partition in self._partitions
+            if partition.log.wants_flush
+        ]
         await asyncio.gather(*flushes, return_exceptions=True)
 
     async def _remove_deleted(self, cut: PartitionLog) -> None:

@@ -285,8 +285,7 @@ class ReplicaManager:
         """
         info, acknowledged = self._append_own(partition, partition.log.append_marker, marker)
         if acknowledged is None and partition.state.flushed_offset <= info.last_offset:
-            self.logs.flush(partition)
-            acknowledged = self._flusher.request(partition.log)
+            acknowledged = self._flusher.request(partition.log, partition.flushed)
         return info, acknowledged
 
     async def kept(self, partition: Partition, info: AppendInfo) -> None:
@@ -298,8 +297,7 @@ class ReplicaManager:
         if self.await_acks(partition, info, ACKS_ALL, _settles(acknowledged)):
             await acknowledged
         if partition.state.flushed_offset <= info.last_offset:
-            self.logs.flush(partition)
-            await self._flusher.request(partition.log)
+            await self._flusher.request(partition.log, partition.flushed)
 
     def _append_own(
         self, partition: Partition, write: Callable[..., AppendInfo], content: Buffer | EndTransaction

@@ -63,7 +63,18 @@ class SimLoan:
 
 
 class SimFile:
-    __slots__ = ("_content", "_directory", "_files", "_named", "_path", "_spoiled", "closed", "disposable", "size")
+    __slots__ = (
+        "_absent",
+        "_content",
+        "_directory",
+        "_files",
+        "_named",
+        "_path",
+        "_spoiled",
+        "closed",
+        "disposable",
+        "size",
+    )
 
     def __init__(self, files: "SimFiles", path: str, directory: Directory, content: Content) -> None:
         self._files = files
@@ -72,6 +83,7 @@ class SimFile:
         self._content = content
         self._named = False
         self._spoiled: OSError | None = None
+        self._absent = False
         self.size = len(content.cached)
         self.closed = False
         self.disposable = False
@@ -81,8 +93,14 @@ class SimFile:
         """Its content; a test may damage it."""
         return self._content.cached
 
+    def create_later(self) -> None:
+        self._absent = True
+
     def append(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
         self._check_open()
+        if self._absent:
+            self._files.name(self._directory, self._path, self._content)
+            self._absent = False
         self._files.check_write(sum(map(len, pieces)))
         self._content.append(pieces)
         self.size = len(self._content.cached)
@@ -103,6 +121,8 @@ class SimFile:
 
     def truncate(self, size: int) -> None:
         self._check_open()
+        if self._absent:
+            return
         self._files.check_disk()
         self._content.truncate(size)
         self.size = len(self._content.cached)
@@ -116,7 +136,7 @@ class SimFile:
     def sync(self) -> None:
         if self._spoiled is not None:
             raise self._spoiled
-        if self.closed:
+        if self.closed or self._absent:
             return
         try:
             self._files.check_sync()
@@ -244,6 +264,16 @@ class SimFiles:
         if not isinstance(self._find(path), Content):
             raise FileNotFoundError(errno.ENOENT, "No such file", path)
         return self.open(path)
+
+    def create_later(self, path: str) -> SimFile:
+        later = SimFile(self, path, self._place(path)[0], Content())
+        later.create_later()
+        return later
+
+    def name(self, directory: Directory, path: str, content: Content) -> None:
+        with self._guard:
+            self.check_disk()
+            Change((directory, path.rpartition("/")[2], content))
 
     def open(self, path: str) -> SimFile:
         with self._guard:

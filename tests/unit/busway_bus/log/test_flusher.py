@@ -221,8 +221,8 @@ def test_an_append_whose_index_cannot_be_written_leaves_nothing_behind():
     """An error after the batch itself was written takes it back, so that no offset is given twice."""
 
     class NoIndex(SimFiles):
-        def open(self, path):
-            file = super().open(path)
+        def create_later(self, path):
+            file = super().create_later(path)
             return Refusing(file) if path.endswith(".index") else file
 
     class Refusing:

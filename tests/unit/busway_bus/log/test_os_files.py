@@ -5,6 +5,7 @@ import os
 import pytest
 
 from busway_bus.log.os_files import OsFiles
+from busway_bus.testing.sim_files import SimFiles
 
 
 @pytest.fixture
@@ -159,3 +160,33 @@ def test_a_failed_sync_is_never_tried_again(file, monkeypatch, failing):
         depths.append(len(raised.traceback))
         assert len(calls) == 1
     assert depths[1] == depths[3], "its traceback does not grow"
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_a_file_that_is_created_later_is_there_from_its_first_append_on(tmp_path, simulated):
+    """Until then it is empty to all; what an earlier file of that name held is not its own."""
+    files = SimFiles() if simulated else OsFiles(str(tmp_path))
+    later = files.create_later("a")
+    later.truncate(0)
+    later.sync()
+    assert (later.size, files.list(".").count("a")) == (0, 0)
+    files.replace("a", b"old")
+    later.append(())
+    assert files.read_bytes("a") == b""
+    later.append([b"new"])
+    later.sync()
+    assert (later.size, later.read(0, 9), files.read_bytes("a")) == (3, b"new", b"new")
+    later.close()
+    files.create_later("b").close()
+    assert "b" not in files.list(".")
+    files.close()
+
+
+def test_the_name_of_a_file_that_was_created_later_survives_a_power_cut():
+    """Its first sync writes both."""
+    files = SimFiles()
+    later = files.create_later("a")
+    later.append([b"new"])
+    later.sync()
+    files.cut_power(lambda limit: 0)
+    assert files.read_bytes("a") == b"new"

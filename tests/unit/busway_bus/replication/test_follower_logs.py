@@ -133,6 +133,14 @@ async def begun(follower: Follower, cut: Callable[[], Any]) -> "asyncio.Task[Non
     return task
 
 
+async def test_what_a_fetch_brought_is_synced_once(follower: Follower) -> None:
+    """The next fetch and the high watermark wait for the same sync."""
+    partition, before = follower.partition, follower.files.syncs
+    follower.logs.append(partition, copied(10, 2))
+    await follower.logs.synced([partition])
+    assert (partition.state.local_end_offset, follower.files.syncs - before) == (12, 1)
+
+
 async def test_a_truncation_does_not_hold_the_event_loop(follower: Follower) -> None:
     """It is refused to readers meanwhile; then the log ends there, and so does what counts as its own."""
     partition = follower.partition
