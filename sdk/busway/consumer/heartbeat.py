@@ -3,8 +3,9 @@
 Not here: consumer groups (`heartbeat_modern`), reactions to responses (`group_classic`).
 
 A coordinator that is unreachable, moved or loading is found again and retried for the same member and generation,
-without limit. Only an error that it returns ends a session. After the connection was lost, the next heartbeat follows at
-once on another: Busway's broker fences a member without a connection long before its session ends.
+without limit. Only an error that it returns ends a session. After the connection of a heartbeat was lost, the next one
+follows at once on another: Busway's broker fences a member without a connection long before its session ends. The first
+heartbeat of a classic member follows an interval after it joined, and has a connection of its own.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from busway.cluster.coordinator import PASSING
@@ -77,13 +79,17 @@ class CoordinatorContact:
         self._woken = asyncio.Event() if woken is None else woken
         self._backoff = coordinator.backoff()
         self._failing = self._is_lost = False
+        self._requests = 0
 
     async def ask(self, request: Any, timeout_s: float) -> tuple[ErrorCode, Any, str]:
         """Return the error code, the response if any, and the error text; raise `NotRunning` if the client was aborted."""
         self._woken.clear()
         self._is_lost = False
+        self._requests += 1
         try:
-            answer = await self._coordinator.ask(request, timeout_s=timeout_s, when_lost=self._lost)
+            answer = await self._coordinator.ask(
+                request, timeout_s=timeout_s, when_lost=partial(self._lost, self._requests)
+            )
         except BrokerError as refused:
             return refused.code, None, str(refused)
         except NotRunning:
@@ -93,7 +99,9 @@ class CoordinatorContact:
         code = error_for(answer.error_code)
         return code, answer, code.text
 
-    def _lost(self) -> None:
+    def _lost(self, request: int) -> None:
+        if request != self._requests:
+            return  # later ones have had another connection
         self._is_lost = True
         self._woken.set()
 

@@ -34,7 +34,8 @@ FORWARDED: Final = frozenset(
 )
 """Those that Kafka's `ApiKeys` calls forwardable, as far as they are served."""
 _DONE_BEFORE: Final = {ApiKey.UNREGISTER_BROKER: ErrorCode.BROKER_ID_NOT_REGISTERED}
-"""Errors of a repeated request whose earlier attempt was carried out. Kafka returns them to the client."""
+"""Errors of a repeated request whose earlier attempt was carried out, if this node knew the broker before. Kafka returns
+them to the client."""
 _READING: Final = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.LIST_PARTITION_REASSIGNMENTS})
 
 
@@ -65,12 +66,13 @@ async def forward(
     A request whose outcome was lost with a controller's leadership is sent again; see `_DONE_BEFORE`.
     """
     assert context.node.forwarding is not None
+    may_be_done = key in _DONE_BEFORE and forwarded.request.broker_id in context.node.image.brokers
     try:
         content, attempts = await context.node.forwarding.forward(forwarded.frame, context)
     except KafkaError as problem:
         return await _refusal(key, handle, forwarded.request, context, problem)
     _, position = decode_from(ResponseHeader, response_header_version(key, context.api_version), content, 0)
-    if attempts > 1 and key in _DONE_BEFORE:
+    if attempts > 1 and may_be_done:
         answer = decode(api(key).response, context.api_version, content, position)
         if answer.error_code == _DONE_BEFORE[ApiKey(key)]:
             return api(key).response(error_code=ErrorCode.NONE, error_message=None)

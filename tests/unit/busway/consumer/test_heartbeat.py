@@ -60,3 +60,19 @@ async def test_without_a_loss_the_interval_is_waited() -> None:
         await asyncio.sleep(0)
     assert not waiting.done()
     waiting.cancel()
+
+
+async def test_the_end_of_an_earlier_connection_does_not_count() -> None:
+    """The coordinator has moved, and the connection to its predecessor is closed as idle."""
+    coordinator = Coordinator()
+    contact = CoordinatorContact(coordinator)  # type: ignore[arg-type]
+    await asked(contact)
+    lose_earlier = coordinator.lose
+    await asked(contact)
+    assert lose_earlier is not None
+    lose_earlier()
+    waiting = asyncio.ensure_future(contact.wait(LONG_S))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    waiting.cancel()

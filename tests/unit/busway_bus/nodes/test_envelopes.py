@@ -7,6 +7,7 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
+from tests.unit.busway_bus.nodes.test_channels import image_of
 
 from busway_bus.controller.controller import ControllerRequestContext
 from busway_bus.controller.topics import DeleteTopics
@@ -180,23 +181,28 @@ async def test_an_envelope_that_cannot_be_opened(change: dict[str, bytes | None]
 
 
 @pytest.mark.parametrize(
-    ("attempts", "refusal", "code"),
+    ("node_id", "attempts", "refusal", "code"),
     [
-        (2, ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.NONE),
-        (1, ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.BROKER_ID_NOT_REGISTERED),
-        (2, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        (3, 2, ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.NONE),
+        (3, 1, ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (3, 2, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        (4, 2, ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.BROKER_ID_NOT_REGISTERED),
     ],
 )
 async def test_an_unregistration_that_was_sent_twice_is_done_once(
-    attempts: int, refusal: ErrorCode, code: ErrorCode
+    node_id: int, attempts: int, refusal: ErrorCode, code: ErrorCode
 ) -> None:
-    """The first controller may have carried it out before it lost its leadership, so that the second knows no such broker."""
-    request = UnregisterBrokerRequest(broker_id=3)
+    """The first controller may have carried it out before it lost its leadership, so that the second knows no such broker.
+
+    An id that this node did not know before was never registered.
+    """
+    request = UnregisterBrokerRequest(broker_id=node_id)
     header = RequestHeader(
         request_api_key=ApiKey.UNREGISTER_BROKER, request_api_version=0, correlation_id=77, client_id="cli"
     )
     packed = Forwarded(encode(header, 2) + encode(request, 0), request)
     context = replace(context_of(Cluster(KafkaError(refusal), attempts=attempts)), api_version=0)
+    cast("Any", context.node.images).image = image_of(b3="a")
     answer = await forward(ApiKey.UNREGISTER_BROKER, unregister_broker, packed, context)
     if isinstance(answer, Encoded):
         answer = decode(UnregisterBrokerResponse, 0, b"".join(bytes(chunk) for chunk in answer.body))
