@@ -56,11 +56,11 @@ def test_a_node_whose_disk_fails_while_it_joins_does_not_wait_for_ever() -> None
         node.power_cut()
         starting = asyncio.ensure_future(node.start())
         while node.node is None or driver_of(node) is None or driver_of(node).leader_id < 0:
-            await world.sleep(0.0001)
+            await world.sleep(0.001)
         failed = node.node.failed
         node.disk.failing_syncs = True
         while not failed.is_set():
-            await world.sleep(0.0001)
+            await world.sleep(0.001)
         node.disk.failing_syncs = False
         with pytest.raises(OSError, match="failed while the node joined"):
             await asyncio.wait_for(starting, 60)
