@@ -104,7 +104,8 @@ class CoordinatorLink:
     ) -> Any:
         """Return the response; `when_lost` is called when the connection ends, also after it."""
         connection = await self.connection(purpose)
-        connection.when_lost = when_lost
+        if when_lost is not None:
+            connection.when_lost = when_lost
         node = self._node
         try:
             return await connection.request(message, timeout_s=timeout_s, at_most=at_most)
