@@ -204,7 +204,8 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._runnable.append(process)
         return handle
 
-    call_soon_threadsafe = call_soon  # type: ignore[assignment]  # what calls it has Any as arguments
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Context | None = None) -> Handle:
+        return self.call_soon(callback, *args, context=context)
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> TimerHandle:
         return self.call_at(self._now + delay, callback, *args, context=context)

@@ -70,8 +70,8 @@ class Clock:
         with self.used():
             await asyncio.sleep(seconds)
 
-    def call_later(self, seconds: float, callback: Callable[..., None], *args: Any) -> asyncio.TimerHandle:
-        """As `loop.call_later`: cheaper than a timeout, for what ends a wait by itself."""
+    def timer(self, seconds: float, callback: Callable[..., None], *args: Any) -> asyncio.TimerHandle:
+        """Start a timer, as `loop.call_later`: cheaper than a timeout, for what ends a wait by itself."""
         loop = asyncio.get_running_loop()
         if WAITS_IN.get() is Time.REAL:
             return loop.call_later(seconds, callback, *args)

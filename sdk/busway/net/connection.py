@@ -265,7 +265,7 @@ class Connection:
         if not answer:
             return None
         limit = self._timeout_s if timeout_s is None else timeout_s
-        timer = REAL_TIME.call_later(limit, self._late, waiter, key, limit)
+        timer = REAL_TIME.timer(limit, self._late, waiter, key, limit)
         try:
             return await waiter
         finally:

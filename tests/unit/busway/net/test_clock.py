@@ -33,7 +33,7 @@ async def test_real_waits_end_although_time_is_frozen() -> None:
             async with REAL_TIME.timeout_at(REAL_TIME.now_s()):
                 await asyncio.Event().wait()
         assert await REAL_TIME.wait([never], timeout=0.001) == (set(), {never})
-        REAL_TIME.call_later(0.001, never.set_result, None)
+        REAL_TIME.timer(0.001, never.set_result, None)
         await never
         assert frozen.left_s() is None
         assert WAITS_IN.get() is Time.USER
