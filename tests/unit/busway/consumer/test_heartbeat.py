@@ -36,7 +36,7 @@ async def asked(contact: CoordinatorContact) -> None:
 
 
 async def test_a_lost_connection_ends_the_wait() -> None:
-    """Also one that was lost right after the response, and each one anew."""
+    """Also one that was lost right after the response."""
     coordinator = Coordinator()
     contact = CoordinatorContact(coordinator)  # type: ignore[arg-type]
     async with asyncio.timeout(patient(10)):
