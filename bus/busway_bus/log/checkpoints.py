@@ -86,3 +86,7 @@ def broker_epoch_in(mark: bytes) -> int:
     """Return the broker's epoch in a clean-shutdown mark, -1 without one."""
     epoch = re.search(rb'"brokerEpoch"\s*:\s*(-?\d+)', mark)
     return -1 if epoch is None else int(epoch[1])
+
+
+def broker_epoch_text(epoch: int) -> bytes:
+    return b'{"version":0,"brokerEpoch":%d}' % epoch

@@ -122,3 +122,17 @@ def check_formatted(files: Files, new_ids: Callable[[], UUID]) -> None:
             f"{cp.META_PROPERTIES} is missing from the data directory. The nodes of a cluster share its id: format each node's directory with "
             f"busway cluster format --config server.properties --cluster-id {cp.uuid_text(new_ids())}"
         )
+
+
+def not_its_own(directory: str, expected: UUID, actual: UUID | None) -> WrongDirectory:
+    """Return the refusal of a partition's directory; `actual` is None if its owner is not known."""
+    text = cp.uuid_text(expected)
+    whose = (
+        f"belongs to the topic id {cp.uuid_text(actual)}, not {text}" if actual else "its owner cannot be determined"
+    )
+    return WrongDirectory(
+        f"{directory} {whose}: its {cp.PARTITION_METADATA} is {'another' if actual else 'missing or damaged'} one. "
+        f"Nothing of it is read or removed. If its records are this partition's, let the file say 'version: 0' and, in a "
+        f"second line, 'topic_id: {text}'; otherwise move the directory away and restore the right one, or make an empty one "
+        f"to accept the loss"
+    )

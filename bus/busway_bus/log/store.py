@@ -28,7 +28,7 @@ from busway_bus.log.directories import (
     topic_id_in,
 )
 from busway_bus.log.log_config import LogConfig
-from busway_bus.log.meta_properties import WrongDirectory, identity_in
+from busway_bus.log.meta_properties import WrongDirectory, identity_in, not_its_own
 from busway_bus.log.new_owners import NewOwners
 from busway_bus.log.partition_log import CorruptLog, PartitionLog
 from busway_bus.log.producer_memory import ProducerMemory
@@ -166,7 +166,7 @@ class LogStore:
                     continue
                 if content is not None:
                     if topic_id != opening.topic_id:
-                        raise _not_its_own(directory, opening.topic_id, topic_id)
+                        raise not_its_own(directory, opening.topic_id, topic_id)
                     continue
                 if not opening.new:
                     self._check_loss(opening, directory)
@@ -220,7 +220,7 @@ class LogStore:
         """
         names = self._files.list(directory)
         if any(name.endswith(".log") for name in names):
-            raise _not_its_own(directory, opening.topic_id, None)
+            raise not_its_own(directory, opening.topic_id, None)
         end_offset = max(self._recovery.get(opening.key, 0), self._starts.get(opening.key, 0))
         if end_offset and directory not in self._files.list("."):
             raise WrongDirectory(
@@ -424,7 +424,7 @@ class LogStore:
         OSError: it cannot be written.
         """
         self.broker_epoch = epoch
-        self._files.replace(cp.BROKER_EPOCH, _epoch_text(epoch))
+        self._files.replace(cp.BROKER_EPOCH, cp.broker_epoch_text(epoch))
 
     def close(self, *, clean: bool = True) -> None:
         """Close every log, then write the clean-shutdown mark for the next start.
@@ -453,23 +453,6 @@ class LogStore:
         try:
             self.write(self.checkpoint(high_watermarks))
             if not self._offline:
-                self._files.replace(cp.CLEAN_SHUTDOWN, _epoch_text(self.broker_epoch))
+                self._files.replace(cp.CLEAN_SHUTDOWN, cp.broker_epoch_text(self.broker_epoch))
         except OSError as problem:
             logger.error("the checkpoints cannot be written, the next start looks at every log again: %s", problem)
-
-
-def _epoch_text(epoch: int) -> bytes:
-    return b'{"version":0,"brokerEpoch":%d}' % epoch
-
-
-def _not_its_own(directory: str, expected: UUID, actual: UUID | None) -> WrongDirectory:
-    text = cp.uuid_text(expected)
-    whose = (
-        f"belongs to the topic id {cp.uuid_text(actual)}, not {text}" if actual else "its owner cannot be determined"
-    )
-    return WrongDirectory(
-        f"{directory} {whose}: its {cp.PARTITION_METADATA} is {'another' if actual else 'missing or damaged'} one. "
-        f"Nothing of it is read or removed. If its records are this partition's, let the file say 'version: 0' and, in a "
-        f"second line, 'topic_id: {text}'; otherwise move the directory away and restore the right one, or make an empty one "
-        f"to accept the loss"
-    )

@@ -25,6 +25,14 @@ def test_invalid_lines_are_skipped(line: str) -> None:
     assert checkpoints.offsets_from_text(f"0\n2\n{line}\nt 1 7\n") == {("t", 1): 7}
 
 
+@given(st.dictionaries(st.tuples(NAMES, st.integers(0, 2**31 - 1)), st.uuids()))
+def test_owners_of_new_partitions_read_as_written(owners: dict[tuple[str, int], UUID]) -> None:
+    """A damaged line proves nothing; the others do."""
+    text = checkpoints.owners_text(owners)
+    assert checkpoints.owners_from_text(text) == owners
+    assert checkpoints.owners_from_text(f"{text}t 0 AAAA\nt 0\n") == owners
+
+
 @given(st.uuids())
 def test_ids_have_kafkas_form(value: UUID) -> None:
     """URL-safe base64 without padding, 22 characters."""
