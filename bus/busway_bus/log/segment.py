@@ -86,7 +86,7 @@ class Segment:
                 path = self.path(name)
                 if size is not None:
                     opened.append(files.open_later(path, size))
-                elif sizes is None or name == ".log":
+                elif sizes is None or sizes or name == ".log":  # later only in a log without any file
                     opened.append(files.open(path))
                 else:
                     opened.append(files.create_later(path))

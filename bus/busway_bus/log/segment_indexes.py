@@ -84,7 +84,7 @@ class SegmentIndexes:
         """Create missing files: Kafka reports a closed segment without them."""
         for file in (self._offset_file, self._time_file):
             if not file.size:
-                file.append(())
+                file.append([b""])
 
     def undo(self) -> None:
         self._offset_file.truncate(self._offsets.size_bytes)

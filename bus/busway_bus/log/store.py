@@ -186,9 +186,7 @@ class LogStore:
         key, directory = opening.key, directory_of(opening.key)
         path = f"{directory}/{cp.PARTITION_METADATA}"
         try:
-            if self._new_owners.of(key) == opening.topic_id:
-                self._new_owners.write(key)
-            elif self._files.read_bytes(path) is None:
+            if not self._new_owners.write(key, opening.topic_id) and self._files.read_bytes(path) is None:
                 self._files.replace(path, metadata_bytes(opening.topic_id))
             opened = PartitionLog(
                 self._files,
@@ -358,9 +356,9 @@ class LogStore:
         self._new_owners.forget([key for key, owner in noted.items() if topic_ids.get(key) != owner])
         return leftovers
 
-    def settle_new(self) -> None:
-        """Sync what the creation of many partitions has only written, in any thread."""
-        self._new_owners.settle()
+    def settle_new(self) -> bool:
+        """Sync a part of what the creation of many partitions has only written, in any thread; whether more is left."""
+        return self._new_owners.settle()
 
     def partitions(self) -> Collection[Key]:
         return partitions_in(self._files).values()

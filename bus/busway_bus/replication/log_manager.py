@@ -82,7 +82,8 @@ class LogManager:
                 await self._remove_deleted(partition.log)
         if self._config.get("log.cleaner.enable"):
             await self._log_cleaner.run(self._wall_ms())
-        await off_loop(self._store.settle_new)
+        while await off_loop(self._store.settle_new):
+            pass
         await self.checkpoint()
 
     async def _flush_rolled(self) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 from random import Random
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -10,6 +11,7 @@ from busway_bus.log.checkpoints import NEW_OWNERS
 from busway_bus.log.directories import aside, metadata_bytes, topic_id_in
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.meta_properties import WrongDirectory
+from busway_bus.log.new_owners import NewOwners
 from busway_bus.log.store import NOTED_FROM, LogStore, Opening
 from busway_bus.testing.sim_files import PowerCut, SimFiles
 from busway_protocol.records.builder import BatchBuilder
@@ -147,6 +149,59 @@ def test_the_note_stays_after_a_failed_sync():
     assert noted(files)[0].startswith("t 0 ")
     open_all(start(files), openings(MANY, new=False))
     assert owner(files, 0) == TOPIC
+
+
+def test_a_partition_that_is_made_again_while_the_files_are_synced_stays_noted(monkeypatch: pytest.MonkeyPatch):
+    """Its new file is not on disk: without the note a power cut would leave a directory that cannot be opened."""
+    files = SimFiles()
+    store = start(files)
+    open_all(store, openings(MANY, new=True))
+    synced = NewOwners._synced
+
+    def again(owners: NewOwners, key: Any, *rest: Any) -> bool:
+        is_on_disk = synced(owners, key, *rest)
+        if key == ("t", 0):
+            for directory in store.delete([store.unregister(key, TOPIC)]):
+                store.remove(directory)
+            owners.note({key: TOPIC})
+            files.make_directories(["t-0"])
+            assert owners.write(key, TOPIC)
+        return is_on_disk
+
+    monkeypatch.setattr(NewOwners, "_synced", again)
+    store.settle_new()
+    assert [line.split()[1] for line in noted(files)] == ["0"]
+
+
+def test_an_owner_that_is_not_noted_is_not_written():
+    """The caller writes the file durably; also where the note was settled a moment ago."""
+    files = SimFiles()
+    store = start(files)
+    open_all(store, openings(MANY, new=True))
+    while store.settle_new():
+        pass
+    owners = NewOwners(files)
+    assert not owners.write(("t", 0), TOPIC)
+    assert owner(files, 0) == TOPIC
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_indexes_of_closed_segments_are_made_again(clean: bool):
+    """Retention renames them: without them it failed at each run, and nothing was freed."""
+    files = SimFiles()
+    store = start(files)
+    log = store.open("t", 0, TOPIC, CONFIG, NOW)
+    for _ in range(3):
+        append(store, 0, flush=True)
+        log.roll(NOW)
+    store.close(clean=clean)
+    for base in range(2):
+        files.remove(f"t-0/{base:020d}.index")
+    log = start(files).open("t", 0, TOPIC, CONFIG, NOW, new=False)
+    log.advance_start(2, NOW)
+    log.remove_deleted(NOW + 10**9)
+    assert f"{0:020d}.log" not in files.list("t-0")
+    log.close(clean=True)
 
 
 def test_the_note_does_not_outlive_its_partitions():
