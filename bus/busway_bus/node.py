@@ -173,6 +173,7 @@ class Node:
             for task in (joining, failed):
                 task.cancel()
             await asyncio.wait((joining, failed))
+            _ = joining.cancelled() or joining.exception()  # the disk's error is the one that counts
 
     async def _serve_metrics(self, services: NodeServices) -> None:
         """Serve metrics and health, if the settings say so.
