@@ -79,11 +79,8 @@ def _starts_with_all(original: Any) -> Any:
 
 
 def _never_cuts(original: Any) -> Any:
-    async def nothing(offset: int) -> None:
-        pass
-
     def change(self: Any, write: Any) -> Any:
-        self._truncate = nothing
+        self._truncate = lambda offset: None
         return original(self, write)
 
     return change
