@@ -4,6 +4,7 @@ Here: rules of the controller's decisions, of acknowledgements and of answers to
 Not here: what clients have seen (`clients`), the faults (`scenario`).
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from busway_bus.metadata.image import NO_LEADER, ClusterImage, PartitionImage
@@ -144,10 +145,22 @@ class Rules(Watch):
         replica = self.cluster.hosts[node_id].replicas.local.get((TOPIC, index))
         return replica is not None and self.end(replica) <= offset
 
+    def served_until_now(self) -> Mapping[Any, int]:
+        return dict(self.fetched)
+
     def served(
-        self, leader: tuple[int, int], request: Any, response: Any, before: dict[int, int], after: dict[int, int]
+        self,
+        leader: tuple[int, int],
+        request: Any,
+        response: Any,
+        before: dict[int, int],
+        after: dict[int, int],
+        served: Mapping[Any, int],
     ) -> None:
-        """A follower with another leader epoch gets no records; nor does a process that was replaced, once the next has fetched."""
+        """A follower with another leader epoch gets no records; nor does a process that was replaced, once the next has fetched.
+
+        A fetch that waited for records since before that is answered without any.
+        """
         asked = {partition.partition: partition for topic in request.topics for partition in topic.partitions}
         replica, broker_epoch = request.replica_state.replica_id, request.replica_state.replica_epoch
         for topic in response.responses:
@@ -160,7 +173,8 @@ class Rules(Watch):
                     text = f"a fetch in epoch {epoch} of {index} is served, whose epoch is {after[index]}"
                     self.broken("stale request", text)
                 key = (*leader, index, after.get(index, epoch), replica)
-                if broker_epoch < self.fetched.setdefault(key, broker_epoch):
+                newest = self.fetched if answer.records else served
+                if broker_epoch < newest.get(key, broker_epoch):
                     text = f"a fetch of broker {replica} in its earlier epoch {broker_epoch} is served"
                     self.broken("stale request", text)
-                self.fetched[key] = max(self.fetched[key], broker_epoch)
+                self.fetched[key] = max(self.fetched.get(key, broker_epoch), broker_epoch)

@@ -183,7 +183,7 @@ class ReplicaHost:
             machine=self.process.process.machine,
             scheduler=self.replicas.scheduler,
         )
-        epochs = self.epochs()
+        epochs, served = self.epochs(), self.cluster.watch.served_until_now()
         context = RequestContext(
             api_version=version,
             client_id=None,
@@ -203,7 +203,7 @@ class ReplicaHost:
         elif isinstance(answer, Awaitable):
             answer = await answer
         if key == fetch.API and request.replica_state.replica_id >= 0:
-            self.cluster.watch.served((self.node_id, self.starts), request, answer, epochs, self.epochs())
+            self.cluster.watch.served((self.node_id, self.starts), request, answer, epochs, self.epochs(), served)
         return over_the_wire(answer, version)
 
     def epochs(self) -> dict[int, int]:

@@ -5,7 +5,7 @@ Not here: the brokers (`replica_cluster`).
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from uuid import UUID
 
@@ -39,8 +39,18 @@ class Watch:
     def acknowledged(self, index: int, offset: int) -> None:
         """A leader acknowledges a record with acks=all."""
 
+    def served_until_now(self) -> Mapping[Any, int]:
+        """Return what `served` has noted when a request comes."""
+        return {}
+
     def served(
-        self, leader: tuple[int, int], request: Any, response: Any, before: dict[int, int], after: dict[int, int]
+        self,
+        leader: tuple[int, int],
+        request: Any,
+        response: Any,
+        before: dict[int, int],
+        after: dict[int, int],
+        served: Mapping[Any, int],
     ) -> None:
         """A process of a leader answers a follower's fetch; its leader epochs when the request came and now."""
 
