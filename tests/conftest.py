@@ -1,6 +1,7 @@
 """What several suites share: a PostgreSQL server for the session, an empty database on it for each test, programs that end with it, and the table of
 what foreign clients did, whichever process ran their tests."""
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -9,11 +10,14 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from tests.interop.client_report import CLIENT_REPORT, ClientReport
+from tests.support.ordering import slow_first
 from tests.support.postgres import Postgres
 from tests.support.programs import end_spawned
 
 TOGETHER = ("tests/integration/client", "tests/interop/share_groups")
 """Folders whose tests share brokers of Apache Kafka for the session: one process runs them all."""
+SLOW_FIRST = "BUSWAY_SLOW_FIRST"
+"""Set in the processes of `--dist worksteal`."""
 ALONE = ("tests/interop/judges",)
 """Folders whose tests share nothing, and take longest."""
 
@@ -38,14 +42,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling |
     return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes longest begins first, where several processes keep the order: `--no-loadscope-reorder`."""
+    """What takes longest begins first, where several processes keep the order: `--no-loadscope-reorder`, `--dist worksteal`."""
     if not config.getoption("loadscopereorder", True):
         items.sort(key=lambda item: folder_of(item.nodeid) is None)
+    # The processes of a run have no option `dist`.
+    if os.environ.get("PYTEST_XDIST_WORKER_COUNT") and os.environ.get(SLOW_FIRST):
+        workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        items[:] = slow_first(items, lambda item: item.get_closest_marker("slow") is not None, workers)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Open the report of the clients."""
+    """Open the report of the clients; tell the processes of a run how tests go to them."""
+    if config.getoption("dist", None) == "worksteal":
+        os.environ[SLOW_FIRST] = "1"
     config.stash[CLIENT_REPORT] = ClientReport()
 
 

@@ -101,6 +101,7 @@ class LogStore:
         self.high_watermarks: Callable[[], Mapping[Key, int]] = dict
         """The high watermarks to write at the end; without one, that of a log is its end."""
         self._new_owners = NewOwners(files)
+        self.settle_new = self._new_owners.settle
         self._offline: set[Key] = set()
         self._written: dict[str, bytes] = {}
         self._producer_memory = ProducerMemory()
@@ -158,11 +159,8 @@ class LogStore:
             try:
                 content = self._files.read_bytes(f"{directory}/{cp.PARTITION_METADATA}")
                 topic_id = topic_id_in(content)
-                if (
-                    topic_id is None
-                    and self._new_owners.of(opening.key) == opening.topic_id
-                    and self._files.list(directory)
-                ):
+                is_noted = topic_id is None and self._new_owners.of(opening.key) == opening.topic_id
+                if is_noted and self._files.list(directory):
                     continue
                 if content is not None:
                     if topic_id != opening.topic_id:
@@ -363,10 +361,6 @@ class LogStore:
         self._forget(leftovers.gone)
         self._new_owners.forget([key for key, owner in noted.items() if topic_ids.get(key) != owner])
         return leftovers
-
-    def settle_new(self) -> bool:
-        """Sync a part of what the creation of many partitions has only written, in any thread; whether more is left."""
-        return self._new_owners.settle()
 
     def partitions(self) -> Collection[Key]:
         return partitions_in(self._files).values()

@@ -239,7 +239,7 @@ def test_a_new_partition_has_no_index_before_its_first_entry():
     assert files.list("t-0") == [f"{0:020d}.log", "partition.metadata"]
     store.close()
     names = [sorted({name.rpartition(".")[2] for name in files.list(f"t-{number}")}) for number in range(2)]
-    assert [{"index", "timeindex"} <= {*found} for found in names] == [True, False]
+    assert [{"index", "timeindex"} <= {*kinds} for kinds in names] == [True, False]
     again = start(files)
     open_all(again, openings(2, new=False))
     assert [again.logs["t", number].end_offset for number in range(2)] == [1, 0]
