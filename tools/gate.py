@@ -25,7 +25,7 @@ STAGES: Final = (
         ),
     ),
     Stage(name="test", command=("make", "test")),
-    Stage(name="sim", command=("make", "sim", "FIRST=0", "SEEDS=400")),
+    Stage(name="sim", command=("make", "sim", "FIRST=0", "SEEDS=200")),
     Stage(name="smoke", command=("make", "smoke")),
     Stage(name="demo", command=("make", "demo"), again=True),
 )
