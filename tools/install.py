@@ -31,7 +31,7 @@ _UV_NAMES: Final = {
 """Settings of pip and the variables that mean the same to uv."""
 _SAME_RESULT: Final = frozenset(
     {
-        "cache-dir", "default-timeout", "disable-pip-version-check", "no-cache-dir", "no-color", "no-input",
+        "break-system-packages", "cache-dir", "default-timeout", "disable-pip-version-check", "no-cache-dir", "no-color", "no-input",
         "progress-bar", "quiet", "require-virtualenv", "retries", "root-user-action", "timeout", "verbose",
     }
 )  # fmt: skip

@@ -96,7 +96,7 @@ async def _connected(loop: asyncio.AbstractEventLoop, unconnected: socket.socket
     try:
         unconnected.setblocking(False)
         await loop.sock_connect(unconnected, address)
-    except BaseException:
+    except BaseException:  # cancelled too: nothing else closes it
         unconnected.close()
         raise
     return unconnected
