@@ -45,12 +45,10 @@ class _Line:
             self._connecting = asyncio.ensure_future(self._connect())
             self._connecting.add_done_callback(self._ended)
         connecting = self._connecting
-        try:
-            return await asyncio.shield(connecting)
-        except asyncio.CancelledError:
-            if connecting.cancelled():
-                raise ConnectionFailed("the connection was closed while it was opened") from None
-            raise
+        await asyncio.wait((connecting,))  # unlike `shield`, it raises CancelledError only if this caller is cancelled
+        if connecting.cancelled():
+            raise ConnectionFailed("the connection was closed while it was opened")
+        return connecting.result()
 
     async def _connect(self) -> Connection:
         host, port = self.address

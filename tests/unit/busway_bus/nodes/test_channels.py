@@ -148,6 +148,34 @@ def test_a_broker_that_cannot_be_reached_has_not_got_the_request() -> None:
     run(workload)
 
 
+@pytest.mark.parametrize("pauses", range(4))
+def test_a_cancelled_request_ends_although_its_connection_is_closed_while_it_opens(pauses: int) -> None:
+    """The stop of a node closes its channels, then cancels the tasks that send: none may go on."""
+
+    async def workload(world: World) -> None:
+        (node,) = await nodes(world, "a")
+        node.freeze()
+        image = image_of(b1="a")
+        channel = ActiveController(9, {1: ("a", PORT)}, lambda: 1, timeout_ms=30_000, retry_ms=60_000)
+        brokers = BrokerConnections(9, "PLAINTEXT", lambda: image, connect_ms=30_000)
+        requests = [
+            asyncio.ensure_future(channel.send(QUESTION)),
+            asyncio.ensure_future(brokers.send(1, QUESTION, timeout_ms=30_000)),
+        ]
+        await world.sleep(1)
+        channel.close()
+        brokers.close()
+        for _ in range(pauses):
+            await asyncio.sleep(0)
+        pending = [request for request in requests if not request.done()]
+        for request in pending:
+            request.cancel()
+        await asyncio.wait(requests)
+        assert all(request.cancelled() for request in pending)
+
+    run(workload)
+
+
 def test_a_probe_tells_a_dead_process_from_a_cut_network() -> None:
     """Only a closed port shows that no process listens."""
 
