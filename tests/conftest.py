@@ -2,7 +2,7 @@
 what foreign clients did, whichever process ran their tests."""
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any
 
 import psycopg
@@ -11,6 +11,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from tests.interop.client_report import CLIENT_REPORT, ClientReport
 from tests.support.ordering import slow_first
+from tests.support.pending_tasks import pending_tasks
 from tests.support.postgres import Postgres
 from tests.support.programs import end_spawned
 
@@ -18,6 +19,8 @@ TOGETHER = ("tests/integration/client", "tests/interop/share_groups")
 """Folders whose tests share brokers of Apache Kafka for the session: one process runs them all."""
 SLOW_FIRST = "BUSWAY_SLOW_FIRST"
 """Set in the processes of `--dist worksteal`."""
+TOOK_TOO_LONG = "Timeout"
+"""The first word of pytest-timeout's failure."""
 ALONE = ("tests/interop/judges",)
 """Folders whose tests share nothing, and take longest."""
 
@@ -58,6 +61,17 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("dist", None) == "worksteal":
         os.environ[SLOW_FIRST] = "1"
     config.stash[CLIENT_REPORT] = ClientReport()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: "pytest.CallInfo[None]"
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that took too long says where its tasks wait."""
+    report = yield
+    if call.excinfo is not None and str(call.excinfo.value).startswith(TOOK_TOO_LONG):
+        report.sections.append(("pending tasks", pending_tasks()))
+    return report
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
