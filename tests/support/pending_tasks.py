@@ -12,7 +12,7 @@ from typing import Any
 
 def pending_tasks() -> str:
     """Return a text with a paragraph for each pending task."""
-    tasks = [found for found in gc.get_objects() if isinstance(found, asyncio.Task) and not found.done()]
+    tasks = [task for task in gc.get_objects() if isinstance(task, asyncio.Task) and not task.done()]
     return "\n".join("\n".join((f"{task.get_name()}:", *_places(task.get_coro()))) for task in tasks)
 
 
