@@ -139,7 +139,9 @@ class MemberConnections:
             self.forget(key)
             return
         if last_request is None:
-            last_request = self._last_requests.setdefault(key[0], {})[key[1]] = _LastRequest(carrier, longest_ms, id_sent)
+            last_request = self._last_requests.setdefault(key[0], {})[key[1]] = _LastRequest(
+                carrier, longest_ms, id_sent
+            )
         elif moved:
             last_request.carrier.members.discard(key)
             last_request.carrier = carrier
