@@ -21,7 +21,7 @@ RUN python -c "import pathlib, tomllib; \
  && pip --python /opt/busway/bin/python install --quiet '.[spark,web]' \
  && pip --python /opt/busway/bin/python uninstall --quiet --yes busway \
  && rm -r sdk bus registry services spark
-# Spark puts this archive before the package it was made of; from there Python compiles every module anew whenever a worker starts.
+# Spark puts this archive before the package it was made of; from there Python compiles every module again whenever a worker starts.
 RUN rm /opt/busway/lib/python3*/site-packages/pyspark/python/lib/pyspark.zip
 
 # What is ours.
@@ -33,7 +33,7 @@ COPY services ./services
 COPY spark ./spark
 RUN pip --python /opt/busway/bin/python install --quiet --no-deps --target /opt/ours .
 
-# The jars that jobs need beyond Spark's. Java is told to trust what the base image trusts, as pip does.
+# The jars that jobs need beyond Spark's. Java trusts what the base image trusts, as pip does.
 FROM java AS jars
 RUN csplit --quiet --elide-empty-files --prefix=/usr/local/share/ca-certificates/base- --suffix-format=%03d.crt \
     /etc/ssl/certs/ca-certificates.crt '/-----BEGIN CERTIFICATE-----/' '{*}' \

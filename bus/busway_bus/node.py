@@ -281,9 +281,9 @@ class Node:
         assert self._member is not None
         await self.services.replicas.local.reopen()
         await self._member.retry()
-        self.services.groups.runtime.look_again()
-        self.services.transactions.runtime.look_again()
-        self.services.share_states.runtime.look_again()
+        self.services.groups.runtime.retry_failed()
+        self.services.transactions.runtime.retry_failed()
+        self.services.share_states.runtime.retry_failed()
 
     async def _renew_share_states(self) -> None:
         await self.services.share_states.renew(older_ms=int(_SHARE_STATE_S * 1000))

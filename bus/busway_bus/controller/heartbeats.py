@@ -36,14 +36,14 @@ class _Reported:
 
     Attributes:
         contact_ms: of its last heartbeat, or of a new leader's first check; None if its session ended.
-        heard: whether it sent a heartbeat to this leader.
+        sent_heartbeat: whether it sent one to this leader.
         metadata_offset: its last applied record; -1 if unknown.
         shutdown_offset: the offset that all active brokers must reach before it may stop; None if it does not stop.
     """
 
     epoch: int
     contact_ms: int | None
-    heard: bool = False
+    sent_heartbeat: bool = False
     metadata_offset: int = -1
     shutdown_offset: int | None = None
 
@@ -76,7 +76,7 @@ class BrokerHeartbeats:
         reported = self._of(broker)
         if reported is None:
             reported = self._reported[broker.node_id] = _Reported(broker.epoch, now_ms)
-        reported.contact_ms, reported.heard = now_ms, True
+        reported.contact_ms, reported.sent_heartbeat = now_ms, True
 
     def received(self, broker: BrokerImage, now_ms: int, metadata_offset: int) -> None:
         """Prolong a broker's session, and note what it has applied."""
@@ -104,7 +104,7 @@ class BrokerHeartbeats:
         restarted broker would wait for its own session's end.
         """
         reported = self._of(broker)
-        return reported is not None and reported.heard and _lasts(reported, now_ms, timeout_ms)
+        return reported is not None and reported.sent_heartbeat and _lasts(reported, now_ms, timeout_ms)
 
     def stale(self, image: ClusterImage, now_ms: int, timeout_ms: int) -> list[int]:
         """Return the unfenced brokers without a session, the longest silent first.

@@ -122,7 +122,7 @@ class Loader(Generic[S]):
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=within_s)
 
-    def look_again(self) -> None:
+    def retry_failed(self) -> None:
         """Allow retries after disk errors, but not of damaged logs."""
         for partition, problem in tuple(self._problems.items()):
             if isinstance(problem, (OSError, KafkaError)):

@@ -100,7 +100,7 @@ class MemberConnections:
         self._fence = fence
         self._is_member = is_member
         self._call_later = call_later
-        self._heard: dict[str, dict[str, _LastRequest]] = {}
+        self._last_requests: dict[str, dict[str, _LastRequest]] = {}
         """Group id → member id → its last request."""
         self._full = set[Carrier]()
         self._warned = set[Carrier]()
@@ -139,7 +139,9 @@ class MemberConnections:
             self.forget(key)
             return
         if last_request is None:
-            last_request = self._heard.setdefault(key[0], {})[key[1]] = _LastRequest(carrier, longest_ms, id_sent)
+            last_request = self._last_requests.setdefault(key[0], {})[key[1]] = _LastRequest(
+                carrier, longest_ms, id_sent
+            )
         elif moved:
             last_request.carrier.members.discard(key)
             last_request.carrier = carrier
@@ -167,7 +169,7 @@ class MemberConnections:
             self.request_received(carrier, key, last_request.longest_ms)
 
     def _entry(self, key: MemberKey) -> _LastRequest | None:
-        return self._heard.get(key[0], {}).get(key[1])
+        return self._last_requests.get(key[0], {}).get(key[1])
 
     def _has_room(self, carrier: Carrier) -> bool:
         """Whether a connection has room; former members are removed first."""
@@ -194,18 +196,18 @@ class MemberConnections:
         return self._entry(key) is not None
 
     def forget(self, key: MemberKey) -> None:
-        members = self._heard.get(key[0], {})
+        members = self._last_requests.get(key[0], {})
         last_request = members.pop(key[1], None)
         if last_request is None:
             return
         if not members:
-            del self._heard[key[0]]
+            del self._last_requests[key[0]]
         self._wait_no_more(key, last_request)
         last_request.carrier.members.discard(key)
         self._full.discard(last_request.carrier)
 
     def forget_group(self, group_id: str) -> None:
-        for member_id in tuple(self._heard.get(group_id, ())):
+        for member_id in tuple(self._last_requests.get(group_id, ())):
             self.forget((group_id, member_id))
 
     def heartbeat_ms(self, group_id: str, interval_ms: int) -> int:
@@ -251,7 +253,7 @@ class MemberConnections:
             return
         now = self._now()
         for group_id, member_id in tuple(carrier.members):
-            self._wait((group_id, member_id), self._heard[group_id][member_id], now)
+            self._wait((group_id, member_id), self._last_requests[group_id][member_id], now)
 
     def _look(self, key: MemberKey, last_request: _LastRequest, due_ms: int) -> None:
         now = self._now()
@@ -266,7 +268,7 @@ class MemberConnections:
             self._fence(*key, now - last_request.closed_ms)
 
     def close(self) -> None:
-        for group_id, members in self._heard.items():
+        for group_id, members in self._last_requests.items():
             for member_id, last_request in members.items():
                 self._wait_no_more((group_id, member_id), last_request)
                 last_request.carrier.when_closed = None

@@ -315,9 +315,9 @@ class Runtime(Generic[S]):
     async def wait_loaded(self, *, within_s: float) -> None:
         await self._loader.wait(within_s=within_s)
 
-    def look_again(self) -> None:
+    def retry_failed(self) -> None:
         """Load what failed with a disk error."""
-        self._loader.look_again()
+        self._loader.retry_failed()
         self.load()
 
     def _serve(self, partition: int, replica: Partition, leader_epoch: int, shard: S) -> None:

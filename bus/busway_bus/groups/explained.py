@@ -38,9 +38,9 @@ SILENT: Final = "timed out"
 LATE: Final = "was late"
 LEFT: Final = "left"
 FENCED: Final = "was fenced"
-GONE: Final = "was put out"
+REMOVED: Final = "was removed"
 JOINED: Final = "joined"
-_GOING: Final = frozenset({SILENT, LATE, LEFT, FENCED, GONE})
+_GOING: Final = frozenset({SILENT, LATE, LEFT, FENCED, REMOVED})
 
 
 class ExplainedShard(GroupShard):
@@ -92,12 +92,12 @@ class ExplainedShard(GroupShard):
         group = super()._new_classic(group_id)
         shard = weakref.ref(self)  # no reference cycle: a released group frees its memory at once
 
-        def put_out(member: Member) -> None:
+        def on_removed(member: Member) -> None:
             here = shard()
             if here is not None and here.live:
                 here._fence_members(group_id, member)
 
-        group.put_out = put_out
+        group.on_removed = on_removed
         return group
 
     def _fence_members(self, group_id: str, member: Member) -> None:
@@ -120,7 +120,7 @@ class ExplainedShard(GroupShard):
         )
 
     def join(self, group_id: str, request: Join, waiter: Waiter, now: int) -> Decision[JoinResult | Unanswered]:
-        self._now, self._causes = now, {group_id: _overtaken}
+        self._now, self._causes = now, {group_id: _replaced}
         group = self.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             return super().join(group_id, request, waiter, now)
@@ -155,7 +155,7 @@ class ExplainedShard(GroupShard):
         return super().leave(group_id, identities, now)
 
     def consumer_heartbeat(self, group_id: str, heartbeat: ConsumerHeartbeat, now: int) -> Decision[HeartbeatResult]:
-        self._now, self._causes = now, {group_id: _left if heartbeat.epoch < 0 else _overtaken}
+        self._now, self._causes = now, {group_id: _left if heartbeat.epoch < 0 else _replaced}
         return super().consumer_heartbeat(group_id, heartbeat, now)
 
     def tick(self, now: int) -> Decision[None]:
@@ -330,15 +330,15 @@ _SEEN: Final[Mapping[type[Any], Callable[[ExplainedShard, Change, int], None]]] 
 
 
 def _unknown(member_id: str, instance_id: str | None) -> tuple[str, str | None]:
-    return GONE, None
+    return REMOVED, None
 
 
 def _left(member_id: str, instance_id: str | None) -> tuple[str, str | None]:
     return LEFT, None
 
 
-def _overtaken(member_id: str, instance_id: str | None) -> tuple[str, str | None]:
-    return GONE, "another one came with its instance id"
+def _replaced(member_id: str, instance_id: str | None) -> tuple[str, str | None]:
+    return REMOVED, "another member joined with its instance id"
 
 
 def _size(group: Group) -> int:

@@ -94,8 +94,8 @@ class MixedGroup(ConsumerGroup):
         if self._of_classic.consumer.migration is MigrationPolicy.DISABLED:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         self._check_full(request.member_id)
-        spoken = any(self.speakers[name] == self.classic_members for name, _ in request.protocols)
-        if request.protocol_type != PROTOCOL_TYPE or not spoken:
+        supported = any(self.by_protocol[name] == self.classic_members for name, _ in request.protocols)
+        if request.protocol_type != PROTOCOL_TYPE or not supported:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         try:
             return decode_subscription(request.protocols[0][1], bounded=True)
@@ -273,5 +273,5 @@ def _joined(member: ConsumerMember) -> JoinResult:
 
 
 def _subscribed(member: ConsumerMember) -> bytes:
-    spoken = () if member.classic is None else member.classic.supported_protocols
-    return spoken[0].metadata if spoken else b""
+    protocols = () if member.classic is None else member.classic.supported_protocols
+    return protocols[0].metadata if protocols else b""

@@ -14,7 +14,7 @@ ELECTION_CONFIGS: Final[Sequence[ConfigKey]] = (
         name="auto.leader.rebalance.enable",
         type=ConfigType.BOOLEAN,
         default=True,
-        doc="Whether the controller gives partitions back to their preferred replicas.",
+        doc="Whether the controller returns partitions to their preferred replicas.",
     ),
     ConfigKey(
         name="leader.imbalance.check.interval.seconds",

@@ -45,12 +45,12 @@ def _keys() -> list[ConfigKey]:
             name=f"group.{kind}.{word}.{setting}",
             type=ConfigType.INT,
             default=default,
-            doc=f"{what} that a group may have as {kind}.{setting}, and the broker as group.{kind}.{setting}.",
+            doc=f"{what} value of a group's {kind}.{setting}, and of the broker's group.{kind}.{setting}.",
             at_least=allowed[0],
             at_most=allowed[1],
         )
         for kind, setting, low, of_low, high, of_high in rows
-        for word, what, default, allowed in (("min", "Least", low, of_low), ("max", "Most", high, of_high))
+        for word, what, default, allowed in (("min", "Smallest", low, of_low), ("max", "Largest", high, of_high))
     ]
 
 

@@ -187,7 +187,7 @@ _THROTTLED: Final = "replication is not throttled; leave it out, as kafka-reassi
 REFUSED_PREFIXES: Final[Mapping[str, str]] = {
     "ssl.": "TLS is not served yet; terminate it in front of the broker",
     "sasl.": "SASL is not served yet",
-    "security.": "only PLAINTEXT on loopback is served",
+    "security.": "only PLAINTEXT is served",
     "listener.name.": "per-listener security settings are not served yet",
     "authorizer.class.name": "access control is not served yet",
     "principal.builder.class": "plug-in classes are never loaded",

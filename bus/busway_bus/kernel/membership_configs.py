@@ -21,7 +21,7 @@ MEMBERSHIP_CONFIGS: Final[Sequence[ConfigKey]] = (
         9000,
         "Time in ms without heartbeats after which the controller fences a broker; its leaderships move to others.",
     ),
-    _key("controller.socket.timeout.ms", 30_000, "How long, in ms, a broker waits for a response of its controller."),
+    _key("controller.socket.timeout.ms", 30_000, "Longest wait, in ms, of a broker for a response of its controller."),
     _key(
         "initial.broker.registration.timeout.ms",
         60_000,
@@ -30,7 +30,7 @@ MEMBERSHIP_CONFIGS: Final[Sequence[ConfigKey]] = (
     _key(
         "socket.connection.setup.timeout.ms",
         10_000,
-        "How long, in ms, a broker waits for a connection to another broker.",
+        "Longest wait, in ms, of a broker for a connection to another broker.",
         kind=ConfigType.LONG,
     ),
 )

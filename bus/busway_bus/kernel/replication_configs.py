@@ -23,11 +23,11 @@ def _int(name: str, default: int, doc: str, *, at_least: int = 0) -> ConfigKey:
 
 REPLICATION_CONFIGS: Final[Sequence[ConfigKey]] = (
     _int("replica.fetch.backoff.ms", 1000, "Pause, in ms, after a fetch of a follower failed."),
-    _int("replica.fetch.max.bytes", 1_048_576, "Bytes of one partition that a follower asks for in one fetch."),
-    _int("replica.fetch.min.bytes", 1, "Bytes for which the leader lets the fetch of a follower wait."),
-    _int("replica.fetch.response.max.bytes", 10_485_760, "Bytes that a follower asks for in one fetch."),
-    _int("replica.fetch.wait.max.ms", 500, "How long, in ms, the leader lets the fetch of a follower wait."),
-    _int("replica.socket.timeout.ms", 30_000, "How long, in ms, a follower waits for a response.", at_least=1),
+    _int("replica.fetch.max.bytes", 1_048_576, "Bytes of one partition that a follower requests in one fetch."),
+    _int("replica.fetch.min.bytes", 1, "Bytes that the leader waits for before it responds to a follower's fetch."),
+    _int("replica.fetch.response.max.bytes", 10_485_760, "Bytes that a follower requests in one fetch."),
+    _int("replica.fetch.wait.max.ms", 500, "Longest wait, in ms, of a follower's fetch at the leader."),
+    _int("replica.socket.timeout.ms", 30_000, "Longest wait, in ms, of a follower for a response.", at_least=1),
     ConfigKey(
         name="replica.lag.time.max.ms",
         type=ConfigType.LONG,

@@ -67,12 +67,12 @@ class Flusher:
         return waiter
 
     async def cut(self, log: PartitionLog, work: Callable[[], ProducerState]) -> None:
-        """Cut a log in a thread while none of its syncs runs; those requested meanwhile follow.
+        """Truncate a log in a thread while none of its syncs runs; those requested meanwhile follow.
 
-        The log is busy until a cut has succeeded. A cancelled caller would not wait for the thread.
+        The log is busy until a truncation has succeeded. A cancelled caller would not wait for the thread.
 
         Args:
-            work: `PartitionLog.cut` or `begin_at`; a retry of a failed cut repeats it.
+            work: `PartitionLog.cut` or `begin_at`; a retry of a failed truncation repeats it.
 
         Raises:
             KafkaError: the disk failed before.

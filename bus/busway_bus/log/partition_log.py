@@ -418,7 +418,7 @@ class PartitionLog:
         return truncation.batch_start(self._segments, offset)
 
     def cut(self, offset: int, now_ms: int) -> ProducerState:
-        """Cut from the batch with `offset`, in any thread; append only after success. Returns the producers then."""
+        """Truncate from the batch with `offset`, in any thread; append only after success. Returns the producers then."""
         offset = self.batch_start(offset)
         self.flushed_offset = min(self.flushed_offset, offset)
         with self.kept.guard:

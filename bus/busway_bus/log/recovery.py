@@ -8,7 +8,7 @@ Not here: the log in use (`partition_log`).
 - After an unclean one records below the newest producer snapshot are trusted after a cheap check of the segments' ends
   (`deferred_checks`). Later records are read, and a torn end is cut off with a log line. Its bytes are kept in a `.cut`
   file until the partition is deleted: a flipped bit in records not yet checkpointed looks like a torn end.
-- Flushed records are never cut: damage there is a `CorruptLog`.
+- Flushed records are never truncated: damage there is a `CorruptLog`.
 
 The disk is known to be good up to the checkpoint's recovery point or the newest producer snapshot, whichever is higher.
 The flusher writes a snapshot at each roll, and at least every `RECOVERY_BYTES_MAX`, after syncing everything before it.
@@ -50,7 +50,7 @@ _COPIED_BYTES: Final = 1024 * 1024
 
 
 class CorruptLog(RuntimeError):
-    """Damage in flushed data, by file and offset. Nothing is cut automatically."""
+    """Damage in flushed data, by file and offset. Nothing is truncated automatically."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Recovered:
     Attributes:
         start: log start offset noted on disk after a deletion, else 0.
         proven_bytes: of the last segment, which the next start need not read.
-        was_cut: records were cut, possibly with their leader epochs.
+        was_cut: records were truncated, possibly with their leader epochs.
         newest_snapshot: its offset, else 0.
         new_epoch: the checkpoint lacks a leader epoch of the batches.
     """
@@ -327,7 +327,7 @@ class _Recovery:
         segment.cut(size)
         self._cuts.append(cut_path)
         logger.warning(
-            "%s is cut at byte %d, behind offset %d: %s. The %d bytes behind it are not served any more and kept in %s",
+            "%s is truncated at byte %d, behind offset %d: %s. The %d bytes behind it are not served any more and kept in %s",
             path,
             size,
             segment.next_offset - 1,

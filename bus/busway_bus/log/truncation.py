@@ -1,6 +1,6 @@
 """Truncation of the segments of a log.
 
-Here: the cut, in steps of which each may fail, be repeated, or be the last before a power cut.
+Here: the truncation, in steps of which each may fail, be repeated, or be the last before a power cut.
 Not here: epochs, producers and flushed offset (`partition_log`), checkpoints (`store`).
 """
 
@@ -21,7 +21,7 @@ def batch_start(segments: Sequence[Segment], offset: int) -> int:
 
 
 def remove_snapshots(files: Files, directory: str, offset: int) -> None:
-    """Remove later producer snapshots durably: they would prove what is cut."""
+    """Remove later producer snapshots durably: they would prove what is truncated."""
     for name in files.list(directory):
         if name.endswith(SNAPSHOT) and int(name.removesuffix(SNAPSHOT)) > offset:
             files.remove(f"{directory}/{name}")
@@ -29,7 +29,7 @@ def remove_snapshots(files: Files, directory: str, offset: int) -> None:
 
 
 def cut(files: Files, directory: str, segments: list[Segment], offset: int) -> None:
-    """Cut everything from `offset`, which starts a batch, behind the later producer snapshots.
+    """Truncate from `offset`, which starts a batch, after the later producer snapshots.
 
     After an OSError a retry is safe, and look-ups agree with the log files meanwhile.
     """
@@ -44,4 +44,4 @@ def cut(files: Files, directory: str, segments: list[Segment], offset: int) -> N
         segment.take_times()
         segment.take_end(0)
     segment.transactions.cut(offset)
-    segment.sync()  # else a power cut could mix what was cut with what comes after
+    segment.sync()  # else a power cut could mix truncated records with later ones

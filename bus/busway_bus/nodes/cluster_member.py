@@ -49,7 +49,7 @@ UNFENCED_S: Final = 30.0
 CAUGHT_UP_S: Final = 5.0
 """Wait of a start after a kill until the metadata is known again that this node had."""
 _LOOK_S: Final = 0.02
-_TOLD_S: Final = 10.0
+_WARN_EVERY_S: Final = 10.0
 """Interval of log lines while there is no leader."""
 
 
@@ -191,11 +191,11 @@ class ClusterMember:
             CannotRegister: most voters belong to another cluster.
         """
         loop = asyncio.get_running_loop()
-        told_s = loop.time()
+        warned_s = loop.time()
         while not self._is_led:
             self._check_voters()
-            if loop.time() - told_s >= _TOLD_S:
-                told_s = loop.time()
+            if loop.time() - warned_s >= _WARN_EVERY_S:
+                warned_s = loop.time()
                 logger.warning(
                     "node %d waits for a leader of the quorum: more than half of the voters %s must run",
                     self._config.node_id,
@@ -211,10 +211,10 @@ class ClusterMember:
 
     def _check_voters(self) -> None:
         """Raise CannotRegister if most voters belong to another cluster."""
-        strangers = self._quorum.driver.strangers
-        if strangers and 2 * len(strangers) > len(self._config.voters):
+        foreign_voters = self._quorum.driver.foreign_voters
+        if foreign_voters and 2 * len(foreign_voters) > len(self._config.voters):
             raise CannotRegister(
-                f"the voters {sorted(strangers)} belong to another cluster: meta.properties of this node has another cluster.id. "
+                f"the voters {sorted(foreign_voters)} belong to another cluster: meta.properties of this node has another cluster.id. "
                 f"Choose an empty directory, format it with their cluster's id, or correct controller.quorum.voters"
             )
 

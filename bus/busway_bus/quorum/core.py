@@ -190,7 +190,7 @@ class Quorum:
                 replica.move(Event.TIMED_OUT, now_ms, replica.election.in_epoch(self.epoch + 1))
             case Role.RESIGNED:
                 request = wire.end_request(self._cluster_id, self._me.id, self.epoch, replica.successors)
-                self._ask_voters(replica.to_tell, lambda _: request, now_ms)
+                self._ask_voters(replica.to_notify, lambda _: request, now_ms)
             case Role.PROSPECTIVE | Role.CANDIDATE:
                 self._poll_ballot(now_ms, due=due)
             case Role.UNATTACHED | Role.FOLLOWER if due:
@@ -317,7 +317,7 @@ class Quorum:
             case VoteResponse() if self.replica.ballot is not None:
                 self.replica.ballot.record(node_id, granted=body.topics[0].partitions[0].vote_granted)
             case EndQuorumEpochResponse():
-                self.replica.to_tell.discard(node_id)
+                self.replica.to_notify.discard(node_id)
             case FetchResponse() if self.role is Role.FOLLOWER and node_id == self.leader_id:
                 return self._fetched(body.responses[0].partitions[0], now_ms)
             case FetchSnapshotResponse() if self.role is Role.FOLLOWER and node_id == self.leader_id:

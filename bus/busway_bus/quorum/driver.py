@@ -147,7 +147,7 @@ class QuorumDriver:
         self._reading: set[asyncio.Task[None]] = set()
         self._reads = asyncio.Semaphore(SNAPSHOT_READS_AT_ONCE_MAX)
         self._closed = False
-        self.strangers: set[int] = set()
+        self.foreign_voters: set[int] = set()
         """Nodes that refuse this one, since they belong to another cluster."""
 
     # State
@@ -383,9 +383,9 @@ class QuorumDriver:
         if answer is None:
             return
         if answer.error_code != ErrorCode.INCONSISTENT_CLUSTER_ID:
-            self.strangers.discard(node_id)
-        elif node_id not in self.strangers:
-            self.strangers.add(node_id)
+            self.foreign_voters.discard(node_id)
+        elif node_id not in self.foreign_voters:
+            self.foreign_voters.add(node_id)
             logger.error("node %d belongs to another cluster: its meta.properties has another cluster.id", node_id)
 
     def _reply(self, reply: Reply) -> None:

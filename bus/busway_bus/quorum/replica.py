@@ -56,7 +56,7 @@ class Replica:
         ballot: votes received, while prospective or candidate.
         deadline_ms: when the time-out of the role expires.
         fetched: the current leader has answered a fetch.
-        to_tell, successors: voters without an acknowledged EndQuorumEpoch, and the preferred successors.
+        to_notify, successors: voters without an acknowledged EndQuorumEpoch, and the preferred successors.
         outbox, requests: pending effects, and requests in flight.
     """
 
@@ -79,7 +79,7 @@ class Replica:
         self.fetched = False
         self.download: Download | None = None
         self._downloads = 0
-        self.to_tell: set[int] = set()
+        self.to_notify: set[int] = set()
         self.successors: tuple[ReplicaKey, ...] = ()
         self.outbox = Outbox()
         self.requests = Requests(settings.request_timeout_ms, settings.retry_backoff_ms)
@@ -190,7 +190,7 @@ class Replica:
         standing = self.role in {Role.PROSPECTIVE, Role.CANDIDATE}
         self.ballot = Ballot(voters=self.voters.ids, granted={self.me.id}) if standing else None
         resigned = self.role is Role.RESIGNED
-        self.to_tell = {voter for voter in self.voters.ids if voter != self.me.id} if resigned else set()
+        self.to_notify = {voter for voter in self.voters.ids if voter != self.me.id} if resigned else set()
 
     def _stop_leading(self) -> None:
         assert self.leadership is not None

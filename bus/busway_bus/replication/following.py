@@ -39,7 +39,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Cut the log from `offset` and fetch again. An offset at the end cuts only an epoch without records."""
+    """Truncate the log to `offset` and fetch again. An offset at the end removes only an epoch without records."""
 
     offset: int
 
@@ -101,9 +101,9 @@ def step(log: ReplicaLog, request: FetchPartition, answer: PartitionData) -> Ste
 
 
 def truncation_offset(log: ReplicaLog, *, epoch: int, end_offset: int) -> int:
-    """Return where to cut, given the leader's largest epoch up to the last of this log, and its end.
+    """Return the end after a truncation, given the leader's largest epoch up to the last of this log, and its end.
 
-    Without this epoch here the log is cut after its largest smaller one, and the next fetch tells the next epoch.
+    Without this epoch here the log ends after its largest smaller one, and the next fetch returns the next epoch.
     """
     own_epoch, own_end = log.epochs.end_offset(epoch, log.end_offset)
     if own_epoch == UNKNOWN:

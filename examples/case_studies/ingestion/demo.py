@@ -151,8 +151,8 @@ class Demo:
             gaps += len(history["gaps"])
             for entry in history["entries"]:
                 layers[entry["layer"]] += 1
-        summary.figure("told by the store", layers["store"])
-        summary.figure("told by the stream", layers["stream"])
+        summary.figure("entries from the store", layers["store"])
+        summary.figure("entries from the stream", layers["stream"])
         summary.figure("both together", sum(layers.values()), must_be=sent.count)
         summary.figure("histories that are wrong", wrong, must_be=0)
         summary.figure("gaps", gaps, must_be=0)
@@ -217,7 +217,7 @@ async def _story(demo: Demo, sent: Sent, left_out: str | None, console: Console)
     await demo.differences(sent, summary)
     alerts = [record.value.alert_id for record in await demo.alerts() if record.value is not None]
     summary.figure("low-fuel alerts", len(alerts), must_be=sent.alerts)
-    summary.figure("alerts told twice", len(alerts) - len(set(alerts)), must_be=0)
+    summary.figure("alerts sent twice", len(alerts) - len(set(alerts)), must_be=0)
     kills.tell(summary)
     if left_out:
         summary.figure("left out", f"the analytics store: {left_out}")

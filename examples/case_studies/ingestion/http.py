@@ -60,7 +60,7 @@ def create(
 
     def _known(request: Request) -> Truck:
         truck_id = request.path_params["truck_id"]
-        return row_of(trucks, truck_id, what=f"{truck_id}; GET /trucks lists those that have told where they are")
+        return row_of(trucks, truck_id, what=f"{truck_id}; GET /trucks lists those that have sent a position")
 
     async def truck(request: Request) -> Response:
         return json_response(_known(request))

@@ -158,7 +158,7 @@ class Demo:
         async def has_come() -> bool:
             return f"{transaction_id}:SINGLE" in self.received.ids
 
-        await _until(has_come, f"transaction {transaction_id} is told")
+        await _until(has_come, f"transaction {transaction_id} has its alert")
 
     async def transfer(self, count: int, killed: asyncio.Event) -> int:
         """Transfers over HTTP, until so many were answered with 201 and every part was killed; a bank that cannot now is asked again."""
@@ -292,8 +292,8 @@ async def _count(demo: Demo, *, stopped: bool) -> Summary:
         summary.figure("transfers answered", demo.answered)
     booked, transferred = await audit.booked(demo.postgres.dsn, TRANSFERS[0].id), await demo.transferred()
     summary.figure("transfers committed", len(booked))
-    summary.figure("transfers that the outbox told of", len(transferred & booked), must_be=len(booked))
-    summary.figure("transfers told and not committed", len(transferred - booked), must_be=0)
+    summary.figure("transfers that the outbox published", len(transferred & booked), must_be=len(booked))
+    summary.figure("transfers published and not committed", len(transferred - booked), must_be=0)
     if not stopped:
         demo.kills.tell(summary)
     return summary

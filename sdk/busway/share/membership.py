@@ -68,7 +68,7 @@ class ShareMember:
         self.problem: BuswayError | None = None
         self.reader: PollTracker = PollTracker()
         self._topics = sorted(topics)
-        self._unheard = True
+        self._unconfirmed = True
         """The last response may be lost: the next heartbeat repeats the full state, as Java's does."""
         self._rack = rack
         self._reader_s = reader_s
@@ -107,7 +107,7 @@ class ShareMember:
 
     async def _beat(self) -> float:
         joining = self.epoch == _JOIN
-        whole, self._unheard = joining or self._unheard, True
+        whole, self._unconfirmed = joining or self._unconfirmed, True
         asked = self.epoch
         answer: ShareGroupHeartbeatResponse = await self._link.ask(
             ShareGroupHeartbeatRequest(
@@ -130,7 +130,7 @@ class ShareMember:
             raise UnsupportedByBroker(f"share group {self.group} is refused: {answer.error_message or NEEDED}")
         if code is not ErrorCode.NONE:
             raise BrokerError(code, f"share group {self.group}", answer.error_message)
-        self.epoch, self._unheard = answer.member_epoch, False
+        self.epoch, self._unconfirmed = answer.member_epoch, False
         if answer.assignment is not None:
             self.joined = True
             self.assigned = frozenset(

@@ -240,7 +240,7 @@ async def test_what_does_not_become_durable_takes_its_shard_along(bench: Bench) 
     partition = bench.services.replicas.find("counters", 0)
     while partition.high_watermark < partition.log.end_offset:
         await turn()
-    bench.runtime.look_again()
+    bench.runtime.retry_failed()
     await bench.runtime.wait_loaded(within_s=patient(10))
     assert bench.runtime.shard(0) is not before
     assert await bench.add("a") == 3
@@ -467,5 +467,5 @@ async def lose_all(bench: Bench) -> None:
     partition = bench.services.replicas.find(bench.topic, 0)
     while partition.high_watermark < partition.log.end_offset:
         await asyncio.sleep(0)
-    bench.runtime.look_again()
+    bench.runtime.retry_failed()
     await bench.runtime.wait_loaded(within_s=patient(10))

@@ -181,7 +181,7 @@ def test_what_all_members_speak_is_known_without_asking_them() -> None:
     assert roster.common_protocols() == {"range", "sticky"}
     roster.remove("a")
     assert roster.common_protocols() == set()
-    assert not roster._speakers
+    assert not roster._by_protocol
 
 
 @pytest.mark.slow

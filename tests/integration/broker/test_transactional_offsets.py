@@ -139,7 +139,7 @@ class Bench:
         await asyncio.sleep(0)
         while partition.high_watermark < partition.log.end_offset:
             await asyncio.sleep(0)
-        self.groups.runtime.look_again()
+        self.groups.runtime.retry_failed()
         await self.groups.runtime.wait_loaded(within_s=patient(10))
 
 

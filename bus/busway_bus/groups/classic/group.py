@@ -28,13 +28,13 @@ WRITE_AGAIN_MS: Final = 1_000
 
 
 class ClassicGroup(ClassicView):
-    """A classic group; `put_out` is called with each removed member."""
+    """A classic group; `on_removed` is called with each removed member."""
 
     def __init__(self, group_id: str, limits: GroupLimits, new_id: Callable[[str], str]) -> None:
         super().__init__(group_id, limits.memory)
         self._limits = limits
         self._new_id = new_id
-        self.put_out: Callable[[Member], None] = lambda member: None
+        self.on_removed: Callable[[Member], None] = lambda member: None
         self._join_deadline_ms: int | None = None
         self._delay_until_ms: int | None = None
         self._sync_deadline_ms: int | None = None
@@ -283,7 +283,7 @@ class ClassicGroup(ClassicView):
     def _remove(self, member_id: str) -> None:
         self._unsynced.discard(member_id)
         self._turn_away(self.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID, "")
-        self.put_out(self.roster.remove(member_id))
+        self.on_removed(self.roster.remove(member_id))
 
     def _turn_away(self, member: Member, error: ErrorCode, member_id: str) -> None:
         join = self.roster.take_join(member)
@@ -392,10 +392,10 @@ class ClassicGroup(ClassicView):
             self.over = True
             return
         successor, self._successor = self._successor, None
-        strangers = self.roster.adopt(value.members, value.protocol, now, successor[1] if successor else None)
+        members_changed = self.roster.adopt(value.members, value.protocol, now, successor[1] if successor else None)
         if successor and successor[0] in self._unsynced and successor[0] not in self.members:
             self._unsynced = self._unsynced - {successor[0]} | {successor[1].member_id}
-        another = strangers or value.generation != self.generation
+        another = members_changed or value.generation != self.generation
         self.roster.leader = value.leader
         self.generation, self.protocol_type, self.protocol = (
             value.generation,

@@ -34,7 +34,7 @@ class Roster:
         self.pending = HandedOut(self._usage)
         self.leader: str | None = None
         self.joining = 0
-        self._speakers: Counter[str] = Counter()
+        self._by_protocol: Counter[str] = Counter()
         self._static: dict[str, str] = {}
         self._sessions = Deadlines()
         self._names_bytes = 0
@@ -172,9 +172,9 @@ class Roster:
 
     def _count_protocols(self, member: Member, by: int) -> None:
         for name in {name for name, _ in member.protocols}:
-            self._speakers[name] += by
-            if not self._speakers[name]:
-                del self._speakers[name]
+            self._by_protocol[name] += by
+            if not self._by_protocol[name]:
+                del self._by_protocol[name]
 
     def measure(self, member: Member) -> None:
         before, member.counted = member.counted, (member.host, member.size_bytes)
@@ -217,12 +217,12 @@ class Roster:
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
     def common_protocols(self) -> set[str]:
-        return {name for name, speakers in self._speakers.items() if speakers == len(self.members) > 0}
+        return {name for name, count in self._by_protocol.items() if count == len(self.members) > 0}
 
     def speak(self, protocols: Sequence[tuple[str, bytes]]) -> bool:
         if not self.members:
             return bool(protocols)
-        return any(self._speakers[name] == len(self.members) for name, _ in protocols)
+        return any(self._by_protocol[name] == len(self.members) for name, _ in protocols)
 
     def vote(self) -> str:
         common = self.common_protocols()

@@ -63,7 +63,7 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         by_regex: number of regular expressions that match a topic.
         matches: matching names, charged to no host: a host's bytes would depend on the order of additions.
         assignors: number of members that prefer each.
-        speakers: number of classic members by supported protocol.
+        by_protocol: number of classic members by supported protocol.
         owners: member ids by topic id and partition.
         old_metadata: a record from Kafka before 4.1 exists.
     """
@@ -80,7 +80,7 @@ class ConsumerView(ModernGroup[ConsumerMember]):
         self.assignors: Counter[str] = Counter()
         self.owners: dict[UUID, dict[int, str]] = {}
         self.classic_members = 0
-        self.speakers: Counter[str] = Counter()
+        self.by_protocol: Counter[str] = Counter()
         self.old_metadata = False
         self._revocations = MemberTimeouts()
 
@@ -151,10 +151,10 @@ class ConsumerView(ModernGroup[ConsumerMember]):
     def _count(self, member: ConsumerMember, by: int) -> None:
         if member.classic is not None:
             self.classic_members += by
-            for spoken in {protocol.name for protocol in member.classic.supported_protocols}:
-                self.speakers[spoken] += by
-                if self.speakers[spoken] <= 0:
-                    del self.speakers[spoken]
+            for supported in {protocol.name for protocol in member.classic.supported_protocols}:
+                self.by_protocol[supported] += by
+                if self.by_protocol[supported] <= 0:
+                    del self.by_protocol[supported]
         for counter, name in ((self.regexes, member.regex), (self.assignors, member.assignor)):
             if name:
                 counter[name] += by

@@ -367,4 +367,4 @@ async def test_members_that_are_out_of_their_groups_are_forgotten_during_a_long_
         world.left |= connection.members
         connection.close()
     world.clock.move(30_000)
-    assert (world.connections._heard, world.connections.heartbeat_ms("g", 5000), world.fenced) == ({}, 5000, [])
+    assert (world.connections._last_requests, world.connections.heartbeat_ms("g", 5000), world.fenced) == ({}, 5000, [])

@@ -251,7 +251,7 @@ class MixedGroups(RuleBasedStateMachine):
         elif isinstance(group, MixedGroup):
             assert isinstance(loaded, MixedGroup)
             assert state_of(loaded) == state_of(group)
-            assert (loaded.classic_members, +loaded.speakers) == (group.classic_members, +group.speakers)
+            assert (loaded.classic_members, +loaded.by_protocol) == (group.classic_members, +group.by_protocol)
             assert memory.used == self.driver.memory.used
             assert memory.share._used_by == self.driver.memory.share._used_by
             held = [place for member in group for place in (*member.assigned.get(T, ()), *member.revoking.get(T, ()))]

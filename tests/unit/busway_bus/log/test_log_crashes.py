@@ -189,7 +189,7 @@ def test_what_a_start_cuts_off_is_told_and_kept_aside(caplog):
     cut[65] ^= 1
     assert files.read_bytes(f"t-0/{name}") + cut == whole
     (line,) = [record.getMessage() for record in caplog.records]
-    assert f"t-0/{name} is cut at byte {2 * size}, behind offset 1: the checksum" in line
+    assert f"t-0/{name} is truncated at byte {2 * size}, behind offset 1: the checksum" in line
     assert f"{4 * size} bytes" in line
     assert kept in line
     caplog.clear()

@@ -130,10 +130,10 @@ def test_classic_members_are_counted_by_protocol(group: ConsumerView) -> None:
         session_timeout_ms=10_000, supported_protocols=[ClassicProtocol(name="range", metadata=b"")]
     )
     write(group, replace(MEMBER, member_id="old", classic=classic, assigned={}), now=1_000)
-    assert (group.classic_members, dict(group.speakers)) == (1, {"range": 1})
+    assert (group.classic_members, dict(group.by_protocol)) == (1, {"range": 1})
     assert group.overdue(11_000) == ["old"]
     write(group, replace(MEMBER, member_id="old", assigned={}), now=2_000)
-    assert (group.classic_members, dict(group.speakers)) == (0, {})
+    assert (group.classic_members, dict(group.by_protocol)) == (0, {})
     assert group.overdue(11_000) == []
 
 
