@@ -356,9 +356,10 @@ class LogStore:
     def settle(
         self, topic_ids: Mapping[Key, UUID], removed: Collection[UUID], elsewhere: Mapping[Key, UUID] = _NO_IDS
     ) -> UnownedDirectories:
-        noted = self._new_owners.all()
-        leftovers = settle(self._files, topic_ids, removed, self._new_ids(), elsewhere, noted=noted)
-        self._forget(leftovers.gone)
+        noted, known = self._new_owners.all(), self._recovery.keys() | self._starts.keys()
+        leftovers = settle(
+            self._files, topic_ids, removed, self._new_ids(), elsewhere, noted=noted, known=known, forget=self._forget
+        )
         self._new_owners.forget([key for key, owner in noted.items() if topic_ids.get(key) != owner])
         return leftovers
 
