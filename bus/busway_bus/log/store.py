@@ -244,18 +244,10 @@ class LogStore:
         self._lower_recovery_point(key, offset)
         return log.begin_at(offset, now_ms)
 
-    def truncate(self, key: Key, offset: int, now_ms: int) -> None:
-        """As `cut`, in the event loop's thread: for the metadata log, whose writer waits anyway."""
-        self._take_producers(key, self.cut(key, offset, now_ms))
-
-    def _take_producers(self, key: Key, producers: ProducerState) -> None:
-        log = self.logs[key]
-        log.producers = producers.in_place_of(log.producers)
-
     def restart(self, key: Key, offset: int, now_ms: int) -> None:
         """As `begin_at`, in the event loop's thread; of a log that is not open, too."""
-        if key in self.logs:
-            self._take_producers(key, self.begin_at(key, offset, now_ms))
+        if (log := self.logs.get(key)) is not None:
+            log.producers = self.begin_at(key, offset, now_ms).in_place_of(log.producers)
             return
         self._lower_recovery_point(key, offset)
         remove_records(self._files, directory_of(key), offset)
