@@ -360,6 +360,7 @@ class LogStore:
 
     def checkpoint(self, high_watermarks: Mapping[Key, int]) -> Checkpoint:
         """Collect the offsets to checkpoint; offline logs keep their last recovery points."""
+        deletions = self._deletions  # first: a cut in another thread lowers its offsets before it counts
         recovery = {**self._recovery, **{key: log.flushed_offset for key, log in self.logs.items()}}
         starts = {**self._starts, **{key: log.start_offset for key, log in self.logs.items() if log.start_offset > 0}}
         offsets = {
@@ -368,7 +369,7 @@ class LogStore:
             cp.LOG_STARTS: starts,
             cp.CLEANER_OFFSETS: dict(self._cleaned),
         }
-        return Checkpoint(offsets=offsets, deletions=self._deletions)
+        return Checkpoint(offsets=offsets, deletions=deletions)
 
     def write(self, checkpoint: Checkpoint) -> bool:
         """Write a checkpoint, in any thread.
