@@ -6,9 +6,8 @@ Not here: the logs (`store`).
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
@@ -106,9 +105,11 @@ def settle(
     topic_ids: Mapping[Key, UUID],
     removed: Collection[UUID],
     unique: UUID,
-    elsewhere: Mapping[Key, UUID] = MappingProxyType({}),
+    elsewhere: Mapping[Key, UUID],
     *,
-    noted: Mapping[Key, UUID] = MappingProxyType({}),
+    noted: Mapping[Key, UUID],
+    known: Collection[Key],
+    forget: Callable[[Collection[Key]], None],
 ) -> UnownedDirectories:
     """Finish interrupted deletions, and set stray directories aside; as in Kafka, none of these is deleted.
 
@@ -119,34 +120,38 @@ def settle(
         elsewhere: topic ids of the other partitions.
         removed: ids of topics with a committed deletion.
         noted: topic ids of directories whose `partition.metadata` may be lost; see `new_owners`.
+        known: partitions with offsets in the checkpoints.
+        forget: removes partitions from the checkpoints; their renamed directories prove until then that they are gone.
         unique: part of the names of strays.
     """
     leftovers = UnownedDirectories()
     names = files.list(".")
-    unregistered: list[str] = []
+    pairs: list[tuple[str, str]] = []
     for name in names:
         over = _ASIDE.fullmatch(name)
         if over is not None:
-            (unregistered if over[2] == DELETED else leftovers.earlier).append(name)
+            (leftovers.deleted if over[2] == DELETED else leftovers.earlier).append(name)
     partitions = partitions_in(files)
-    prefixes = {name.rpartition(".")[0] for name in unregistered}
-    for key in topic_ids:
-        # DeletedSegment and created again under its name, but without a new directory yet.
+    prefixes = {name.rpartition(".")[0] for name in leftovers.deleted}
+    for key in {*topic_ids, *known}:
+        # Deleted, perhaps created again under its name, but without a new directory yet.
         if directory_of(key) not in partitions and aside(key, unique, DELETED).rpartition(".")[0] in prefixes:
             leftovers.gone.add(key)
     for name, key in partitions.items():
         topic_id = topic_id_in(files.read_bytes(f"{name}/{PARTITION_METADATA}")) or noted.get(key)
         if topic_id is not None and topic_id in removed and topic_ids.get(key) != topic_id:
-            unregistered.append(aside(key, topic_id, DELETED))
-            files.rename(name, unregistered[-1])
+            leftovers.deleted.append(aside(key, topic_id, DELETED))
+            pairs.append((name, leftovers.deleted[-1]))
             leftovers.gone.add(key)
         elif key not in topic_ids:
             leftovers.strays[name] = aside(key, unique, STRAY)
             if topic_id is not None and elsewhere.get(key) == topic_id:
                 leftovers.moved.add(name)
                 leftovers.gone.add(key)  # it may move back
-            files.rename(name, leftovers.strays[name])
-    for name in unregistered:
+            pairs.append((name, leftovers.strays[name]))
+    files.rename_all(pairs)
+    forget(leftovers.gone)
+    for name in leftovers.deleted:
         files.remove_tree(name)
-    leftovers.deleted = sorted(unregistered)
+    leftovers.deleted.sort()
     return leftovers

@@ -244,18 +244,10 @@ class LogStore:
         self._lower_recovery_point(key, offset)
         return log.begin_at(offset, now_ms)
 
-    def truncate(self, key: Key, offset: int, now_ms: int) -> None:
-        """As `cut`, in the event loop's thread: for the metadata log, whose writer waits anyway."""
-        self._take_producers(key, self.cut(key, offset, now_ms))
-
-    def _take_producers(self, key: Key, producers: ProducerState) -> None:
-        log = self.logs[key]
-        log.producers = producers.in_place_of(log.producers)
-
     def restart(self, key: Key, offset: int, now_ms: int) -> None:
         """As `begin_at`, in the event loop's thread; of a log that is not open, too."""
-        if key in self.logs:
-            self._take_producers(key, self.begin_at(key, offset, now_ms))
+        if (log := self.logs.get(key)) is not None:
+            log.producers = self.begin_at(key, offset, now_ms).in_place_of(log.producers)
             return
         self._lower_recovery_point(key, offset)
         remove_records(self._files, directory_of(key), offset)
@@ -356,9 +348,10 @@ class LogStore:
     def settle(
         self, topic_ids: Mapping[Key, UUID], removed: Collection[UUID], elsewhere: Mapping[Key, UUID] = _NO_IDS
     ) -> UnownedDirectories:
-        noted = self._new_owners.all()
-        leftovers = settle(self._files, topic_ids, removed, self._new_ids(), elsewhere, noted=noted)
-        self._forget(leftovers.gone)
+        noted, known = self._new_owners.all(), self._recovery.keys() | self._starts.keys()
+        leftovers = settle(
+            self._files, topic_ids, removed, self._new_ids(), elsewhere, noted=noted, known=known, forget=self._forget
+        )
         self._new_owners.forget([key for key, owner in noted.items() if topic_ids.get(key) != owner])
         return leftovers
 
@@ -367,6 +360,7 @@ class LogStore:
 
     def checkpoint(self, high_watermarks: Mapping[Key, int]) -> Checkpoint:
         """Collect the offsets to checkpoint; offline logs keep their last recovery points."""
+        deletions = self._deletions  # first: a cut in another thread lowers its offsets before it counts
         recovery = {**self._recovery, **{key: log.flushed_offset for key, log in self.logs.items()}}
         starts = {**self._starts, **{key: log.start_offset for key, log in self.logs.items() if log.start_offset > 0}}
         offsets = {
@@ -375,7 +369,7 @@ class LogStore:
             cp.LOG_STARTS: starts,
             cp.CLEANER_OFFSETS: dict(self._cleaned),
         }
-        return Checkpoint(offsets=offsets, deletions=self._deletions)
+        return Checkpoint(offsets=offsets, deletions=deletions)
 
     def write(self, checkpoint: Checkpoint) -> bool:
         """Write a checkpoint, in any thread.

@@ -13,7 +13,8 @@ process may stand still.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -53,7 +54,19 @@ class Fencing:
         """Leadership, and epoch of the broker, of a last connection that the broker's end closed."""
         self._reached: dict[int, int] = {}
         """Epochs of brokers whose listeners were reached from here."""
+        self._deciding: list[tuple[Peer, int, int]] = []
+        """Heartbeats that are not decided yet: connection, broker, epoch."""
         self._running: dict[tuple[str, int], asyncio.Task[None]] = {}
+
+    @contextmanager
+    def deciding(self, peer: Peer, node_id: int, epoch: int) -> Iterator[None]:
+        """See `Liveness`: the decision may take longer than the broker's patience with its last connection."""
+        heartbeat = (peer, node_id, epoch)
+        self._deciding.append(heartbeat)
+        try:
+            yield
+        finally:
+            self._deciding.remove(heartbeat)
 
     def received(self, peer: Peer, node_id: int, epoch: int) -> None:
         """Note the connection of a broker's heartbeat."""
@@ -89,22 +102,29 @@ class Fencing:
             await asyncio.sleep(pause_s)
             if not self._is_missing(node_id, epoch) or (address := self._address(node_id, epoch)) is None:
                 return
-            may_be_absent = (
-                pause_s > 0  # a live broker without a name for a moment is back before
-                and self._reached.get(node_id) == epoch
-                and self._closed_in.get(node_id) == (self._metadata.leadership, epoch)
-            )
+            # a live broker without a name for a moment is back before
+            may_be_absent = pause_s > 0 and self._may_be_absent(node_id, epoch)
             is_gone = await (is_absent if may_be_absent else is_refused)(address.host, address.port, PROBE_S)
+            if may_be_absent and not self._may_be_absent(node_id, epoch):
+                return  # it was back meanwhile; another end of a connection shows something else
             if is_gone and self._is_missing(node_id, epoch):
                 if await self._decided(FenceBroker(node_id=node_id, epoch=epoch)):
                     logger.warning("broker %d is fenced: its process is gone", node_id)
                 return
 
+    def _may_be_absent(self, node_id: int, epoch: int) -> bool:
+        """Whether an address without a host, or a name without an address, shows that the broker is gone."""
+        closed_in = self._closed_in.get(node_id)
+        return self._reached.get(node_id) == epoch and closed_in == (self._metadata.leadership, epoch)
+
     def _is_missing(self, node_id: int, epoch: int) -> bool:
         """Whether this node leads, and has no connection from a broker of that epoch."""
         broker = self._metadata.image.brokers.get(node_id)
         is_current = broker is not None and broker.epoch == epoch
-        return self._metadata.writer.leading and is_current and node_id not in self._connections
+        is_connected = node_id in self._connections or any(
+            heartbeat[1:] == (node_id, epoch) and not heartbeat[0].gone for heartbeat in self._deciding
+        )
+        return self._metadata.writer.leading and is_current and not is_connected
 
     def _address(self, node_id: int, epoch: int) -> Address | None:
         broker = self._metadata.image.brokers.get(node_id)

@@ -6,6 +6,7 @@ Not here: the rules (`quorum.core`), the metadata of a node that is its only vot
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Final
 
@@ -63,7 +64,9 @@ class QuorumMember:
             me=ReplicaKey(identity.node_id, identity.directory_id),
             voters=VoterSet.fixed(self._config.voters),
             partition_log=partition_log,
-            truncate=lambda offset: store.truncate((TOPIC, 0), offset, self._machine.wall_ms()),
+            truncate=lambda offset: self._flusher.cut(
+                partition_log, functools.partial(store.cut, (TOPIC, 0), offset, self._machine.wall_ms())
+            ),
             restart=lambda offset: store.restart((TOPIC, 0), offset, self._machine.wall_ms()),
             snapshots=snapshots,
             download=SnapshotDownload(store.files, f"{TOPIC}-0", snapshots),

@@ -13,7 +13,7 @@ import asyncio
 import functools
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from copy import deepcopy
 from typing import Final, Protocol
 
@@ -78,7 +78,7 @@ class QuorumDriver:
 
     Args:
         partition_log: the metadata log; it has no other writer.
-        truncate: truncates it, and the checkpoints of its length on disk.
+        truncate: truncates it, and the checkpoints of its length on disk; it is not cancelled.
         restart: removes all its records; it then begins at the given offset.
         on_lost: called when this node must stop: its committed records differ from its leader's.
     """
@@ -89,7 +89,7 @@ class QuorumDriver:
         me: ReplicaKey,
         voters: VoterSet,
         partition_log: PartitionLog,
-        truncate: Callable[[int], None],
+        truncate: Callable[[int], Awaitable[None]],
         restart: Callable[[int], None],
         download: SnapshotDownload,
         snapshots: MetadataSnapshots,
@@ -130,6 +130,7 @@ class QuorumDriver:
             partition_log,
             truncate=truncate,
             restart=restart,
+            truncated=self._truncated,
             download=download,
             downloaded=self._downloaded,
             installed=self._installed,
@@ -332,6 +333,10 @@ class QuorumDriver:
 
     def _persisted(self, number: int) -> None:
         self._step(Persisted(number=number))
+
+    def _truncated(self) -> None:
+        assert self._owner is not None
+        self._owner.committed(self.core.high_watermark)  # which are read again
 
     def _downloaded(self, part: SnapshotPart, intact: bool) -> None:
         if not intact:

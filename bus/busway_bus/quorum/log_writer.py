@@ -10,7 +10,7 @@ import asyncio
 import functools
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,6 +52,7 @@ class LogWriter:
 
     Args:
         truncate, restart: see `QuorumDriver`.
+        truncated: called after a truncation, during which the log is busy and not read.
         downloaded: called with the last part and whether the file is intact.
         installed: called when a snapshot has replaced the log.
         persisted: called with the number up to which all is on disk; never while `write` runs.
@@ -62,9 +63,10 @@ class LogWriter:
         self,
         partition_log: PartitionLog,
         *,
-        truncate: Callable[[int], None],
+        truncate: Callable[[int], Awaitable[None]],
         restart: Callable[[int], None],
         download: SnapshotDownload,
+        truncated: Callable[[], None],
         downloaded: Callable[[SnapshotPart, bool], None],
         installed: Callable[[SnapshotId], None],
         election_file: ElectionFile,
@@ -77,7 +79,7 @@ class LogWriter:
         self._file, self._flusher, self._machine = election_file, flusher, machine
         self._persisted, self._refused = persisted, refused
         self._restart, self._download = restart, download
-        self._downloaded, self._installed = downloaded, installed
+        self._downloaded, self._installed, self._truncated = downloaded, installed, truncated
         self._after: Callable[[], None] | None = None
         self._queue: deque[_Write] = deque()
         self._saving: asyncio.Future[None] | None = None
@@ -176,14 +178,13 @@ class LogWriter:
             if change.part is not None:
                 self._download.write(change.part)
             if (change.part is not None and change.part.last) or change.install is not None:
-                self._saving = asyncio.ensure_future(self._snapshot(change))
-                self._saving.add_done_callback(self._snapshot_done)
+                self._in_thread(self._snapshot(change))
                 return
             if change.truncate_to is not None and change.truncate_to < self._log.end_offset:
-                self._cut_at = change.truncate_to
+                self._cut_at = change.truncate_to  # kept for a retry, which may not see that anything is left
             if self._cut_at is not None:
-                self._truncate(self._cut_at)
-                self._cut_at, write.changed = None, True
+                self._in_thread(self._truncate(self._cut_at))
+                return
             for content in change.batches:
                 for header, batch in iter_batches(content):
                     if header.base_offset >= self._log.end_offset:
@@ -191,6 +192,10 @@ class LogWriter:
                         self._log.append_own(batch, leader_epoch=header.partition_leader_epoch, now_ms=now_ms)
                         write.changed = True
             write.changes.popleft()
+
+    def _in_thread(self, work: Awaitable[None]) -> None:
+        self._saving = asyncio.ensure_future(work)
+        self._saving.add_done_callback(self._thread_done)
 
     async def _snapshot(self, change: LogWrite) -> None:
         """Check a download, or replace the log by it. Records are removed after the file has its name."""
@@ -205,16 +210,21 @@ class LogWriter:
             self._installed(snapshot)
             await off_loop(download.finish)
 
-    def _snapshot_done(self, saving: "asyncio.Future[None]") -> None:
+    def _thread_done(self, saving: "asyncio.Future[None]") -> None:
         self._saving = None
         problem = None if saving.cancelled() else saving.exception()
         if isinstance(problem, OSError):
             self._failed(problem)
+        elif isinstance(problem, KafkaError):  # the disk failed for good
+            self._refused(problem)
         elif problem is not None:
             raise problem
         elif not saving.cancelled():
             self._queue[0].changes.popleft()
             self._works()
+            if self._cut_at is not None:
+                self._cut_at, self._queue[0].changed = None, True
+                self._truncated()
             self.resume()
             after, self._after = self._after, None
             if after is not None and not self._closed:

@@ -197,6 +197,8 @@ class MetadataImages:
             return self._changes.popleft()
         if offset >= self.committed:
             return None
+        if not self._read and self._log.busy:
+            return None  # it goes on after the truncation
         if not self._read:
             content = self._log.read(offset, READ_BYTES, up_to=self.committed)
             self._read.extend(memoryview(batch) for _, batch in iter_batches(content))

@@ -363,7 +363,7 @@ class MetadataLog:
         return self._snapshots.expendable(self._log.size_bytes, self._log.start_offset, self._wall_ms())
 
     async def _delete(self) -> None:
-        while self._expendable:
+        while self._expendable and not self._log.busy:
             self._snapshots.forget_oldest()
             self._log.advance_start(self._snapshots.ids[0].offset, self._wall_ms())
         self.writer.snapshotted(self._log.start_offset)
@@ -379,7 +379,8 @@ class MetadataLog:
             if self._log.flushed_offset < point.end_offset:  # it is on a majority's disks, perhaps not on this one
                 await self._flusher.request(self._log)
             if await self._snapshots.take(image, point, self._wall_ms()):
-                self._log.roll(self._wall_ms())
+                if not self._log.busy:  # else the next snapshot rolls it
+                    self._log.roll(self._wall_ms())
                 await self._flusher.request(self._log)
                 self.writer.snapshotted(self._log.start_offset)
             await self._delete()

@@ -168,7 +168,7 @@ class SnapshotPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogWrite:
-    """A change of the log: truncate to `truncate_to`, then append the batches.
+    """A change of the log: truncate to `truncate_to`, or append the batches.
 
     Attributes:
         part: a part of a download, instead of a change.

@@ -10,6 +10,7 @@ connections to one lost host would take them all.
 
 import asyncio
 import functools
+import ipaddress
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,10 +22,9 @@ _SHARED: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, "Lookups"]] = WeakKe
 
 
 class Lookups:
-    """The look-ups of one loop."""
+    """The look-ups of one loop, to which they have no reference: `_SHARED` would keep it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(LOOKUPS_AT_ONCE_MAX, thread_name_prefix="busway-names")
         self._running: dict[tuple[Any, ...], asyncio.Future[list[Any]]] = {}
 
@@ -40,14 +40,20 @@ class Lookups:
     ) -> list[Any]:
         """Return addresses as `socket.getaddrinfo`; an earlier look-up of the name that still runs is shared.
 
+        An IP address with a number as port needs no thread.
+
         Raises:
             socket.gaierror
         """
+        if isinstance(port, int) and _is_address(host):
+            return socket.getaddrinfo(host, port, family, type, proto, flags | socket.AI_NUMERICHOST)
         number = port if host is not None and isinstance(port, int) else None
         key = (host, port if number is None else None, family, type, proto, flags)
         running = self._running.get(key)
         if running is None:
-            running = self._running[key] = self._loop.run_in_executor(self._threads, socket.getaddrinfo, *key)
+            running = self._running[key] = asyncio.get_running_loop().run_in_executor(
+                self._threads, socket.getaddrinfo, *key
+            )
             running.add_done_callback(functools.partial(self._ended, key))
         addresses = await asyncio.shield(running)
         if number is None:
@@ -60,9 +66,17 @@ class Lookups:
             lookup.exception()  # those who wait for it get it
 
 
+def _is_address(host: bytes | str | None) -> bool:
+    try:
+        ipaddress.ip_address(host.decode() if isinstance(host, bytes) else host or "")
+    except ValueError:
+        return False
+    return True
+
+
 def share(loop: asyncio.AbstractEventLoop) -> None:
     """Use `Lookups` for `connect` on a loop, and for whatever asyncio's own loop connects to."""
-    lookups = _SHARED[loop] = Lookups(loop)
+    lookups = _SHARED[loop] = Lookups()
     if isinstance(loop, asyncio.BaseEventLoop):
         loop.getaddrinfo = lookups.getaddrinfo  # type: ignore[method-assign] # create_connection calls it
 

@@ -7,6 +7,7 @@ command must be carried out that all nodes follow.
 
 import asyncio
 import contextlib
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -114,7 +115,9 @@ class Controller:
                     me=ReplicaKey(self.id, store.identity.directory_id),
                     voters=VoterSet.fixed(self.cluster.voter_ids),
                     partition_log=partition_log,
-                    truncate=lambda offset: store.truncate((TOPIC, 0), offset, machine.wall_ms()),
+                    truncate=lambda offset: flusher.cut(
+                        partition_log, functools.partial(store.cut, (TOPIC, 0), offset, machine.wall_ms())
+                    ),
                     restart=lambda offset: store.restart((TOPIC, 0), offset, machine.wall_ms()),
                     snapshots=snapshots,
                     download=FragileDownload(self, snapshots),

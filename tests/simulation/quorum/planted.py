@@ -79,8 +79,11 @@ def _starts_with_all(original: Any) -> Any:
 
 
 def _never_cuts(original: Any) -> Any:
+    async def nothing(offset: int) -> None:
+        pass
+
     def change(self: Any, write: Any) -> Any:
-        self._truncate = lambda offset: None
+        self._truncate = nothing
         return original(self, write)
 
     return change

@@ -32,11 +32,13 @@ async def handle(request: BrokerHeartbeatRequest, context: RequestContext) -> Br
         offline_directories=tuple(request.offline_log_dirs),
         cordoned_directories=None if cordoned is None else tuple(cordoned),
     )
+    liveness, heartbeat = services(context).liveness, (context.peer, request.broker_id, request.broker_epoch)
     try:
-        reply = await context.node.controller.request(command, context.for_controller)
+        with liveness.deciding(*heartbeat):
+            reply = await context.node.controller.request(command, context.for_controller)
     except KafkaError as problem:
         return BrokerHeartbeatResponse(error_code=problem.code, should_shut_down=False)
-    services(context).liveness.received(context.peer, request.broker_id, request.broker_epoch)
+    liveness.received(*heartbeat)
     return BrokerHeartbeatResponse(
         error_code=ErrorCode.NONE,
         is_caught_up=reply.caught_up,

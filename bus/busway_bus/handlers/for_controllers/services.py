@@ -5,6 +5,7 @@ Not here: any implementation. Handlers of a broker that the controller serves to
 """
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 from uuid import UUID
@@ -26,6 +27,9 @@ from busway_protocol.machine import Machine
 
 class Liveness(Protocol):
     """Notices brokers whose processes are gone."""
+
+    def deciding(self, peer: Peer, node_id: int, epoch: int) -> AbstractContextManager[None]:
+        """Count a broker as connected while its heartbeat is decided."""
 
     def received(self, peer: Peer, node_id: int, epoch: int) -> None:
         """Note the connection of a broker's heartbeat."""

@@ -1,8 +1,10 @@
 """Look-ups of names: shared, and in threads that nothing else needs."""
 
 import asyncio
+import gc
 import socket
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -87,3 +89,42 @@ def test_a_lost_host_holds_one_thread_on_every_loop(
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(connecting())
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("address", ["127.0.0.1", b"127.0.0.1", "::1", "::1%1"])
+def test_an_address_needs_no_thread(
+    monkeypatch: pytest.MonkeyPatch, new_loop: Callable[[], asyncio.AbstractEventLoop], address: str | bytes
+) -> None:
+    """It is reached while lost names hold all of them. What looks like an address and is none, is a name."""
+    threads: list[str] = []
+    look_up = socket.getaddrinfo
+
+    def noted(*args: Any) -> list[Any]:
+        threads.append(threading.current_thread().name)
+        return look_up(*args)
+
+    async def connecting() -> None:
+        own = lookups.Lookups()
+        monkeypatch.setattr(socket, "getaddrinfo", noted)
+        entries = await own.getaddrinfo(address, 9, type=socket.SOCK_STREAM)
+        assert entries[0][4][:2] == (look_up(address, 9, type=socket.SOCK_STREAM)[0][4][0], 9)
+        assert threads == [threading.current_thread().name]
+        with pytest.raises(socket.gaierror):
+            await own.getaddrinfo("256.0.0.1.invalid", 9)
+        assert threads[1].startswith("busway-names")
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(connecting())
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_loop_that_is_over_is_freed(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """With its look-ups."""
+    loop = new_loop()
+    lookups.share(loop)
+    loop.close()
+    left = weakref.ref(loop)
+    del loop
+    gc.collect()
+    assert left() is None

@@ -1,5 +1,6 @@
 """Requests of brokers to their controller, and of clients about brokers, as commands and back."""
 
+import contextlib
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -36,7 +37,9 @@ class Controller:
 
 
 def context_of(members: Members) -> RequestContext:
-    liveness = SimpleNamespace(received=lambda peer, node_id, epoch: None)
+    liveness = SimpleNamespace(
+        received=lambda peer, node_id, epoch: None, deciding=lambda peer, node_id, epoch: contextlib.nullcontext()
+    )
     node = SimpleNamespace(controller=Controller(members), liveness=liveness)
     return cast("RequestContext", SimpleNamespace(node=node, peer=None, for_controller=ITSELF))
 

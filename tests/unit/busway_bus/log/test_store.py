@@ -1,6 +1,7 @@
 """The data directory: identity, checkpoints, deletion, what a crash left, and partitions that cannot be opened."""
 
 import itertools
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -436,7 +437,7 @@ def test_a_log_that_is_cut_is_not_taken_for_damaged(steps):
     taken = store.checkpoint({})
     files.steps_left = steps
     try:
-        store.truncate(("t", 0), 2, NOW)
+        store.cut(("t", 0), 2, NOW)
         files.steps_left = None
         assert not store.write(taken)  # what was known before says that more is on disk
     except PowerCut:
@@ -444,6 +445,27 @@ def test_a_log_that_is_cut_is_not_taken_for_damaged(steps):
     files.cut_power(lambda limit: 0)
     again = start(files)
     assert again.open("t", 0, TOPIC, CONFIG, NOW, new=False).end_offset in {2, 5}
+
+
+def test_a_checkpoint_that_a_cut_overtakes_is_not_written():
+    """The cut is in another thread: it may end between two looks of the one that collects the offsets."""
+
+    class Overtaken(dict[Any, Any]):
+        """Logs of which the first is cut once its offset is known."""
+
+        def items(self) -> Any:
+            for key, log in super().items():
+                yield key, log
+                if log.end_offset > 2:
+                    store.cut(key, 2, NOW)
+
+    files = SimFiles()
+    store = start(files)
+    fill(store, count=5)
+    assert save(store)
+    store.logs = Overtaken(store.logs)
+    assert not store.write(store.checkpoint({}))
+    assert text(files, "recovery-point-offset-checkpoint") == ["t 0 2"]
 
 
 def test_a_directory_that_was_formatted_by_hand_gets_its_own_id():

@@ -136,6 +136,63 @@ def test_a_live_broker_without_a_name_for_a_moment_is_not_fenced() -> None:
     run(workload)
 
 
+@pytest.mark.parametrize("is_decided_before", [False, True])
+def test_a_live_broker_whose_heartbeat_is_decided_slowly_is_not_fenced(is_decided_before: bool) -> None:
+    """It closed its connection before the answer, and waits on the next one. Without a name the probe shows nothing of it."""
+
+    async def workload(world: World) -> None:
+        (node,) = await nodes(world, "a")
+        controller = Leading(b1="a")
+        with controller.watching():
+            connection = controller.heartbeat(1)
+            await world.sleep(1)
+            again = Connected()
+            heartbeat = (cast("Any", again), 1, 7)
+            with without_name(world, "a"):
+                connection.close()
+                await world.sleep(0.06)
+                with controller.fencing.deciding(*heartbeat):
+                    await world.sleep(0.06 if is_decided_before else 3)
+                controller.fencing.received(*heartbeat)
+                await world.sleep(1)
+                assert not controller.fenced
+                with controller.fencing.deciding(cast("Any", again), 1, 6):  # of an earlier start: it shows nothing
+                    again.gone = True
+                    node.crash()
+                    again.close()
+                    await world.sleep(1)
+                    assert controller.fenced == {1}
+
+    run(workload)
+
+
+def test_a_broker_that_was_back_during_the_probe_of_its_name_is_not_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its next connection was reset: that shows less than the end of the one before."""
+
+    async def workload(world: World) -> None:
+        begun, ends = asyncio.Event(), asyncio.Event()
+
+        async def no_name(*_: Any) -> bool:
+            begun.set()
+            await ends.wait()
+            return True
+
+        monkeypatch.setattr(subject, "is_absent", no_name)
+        await nodes(world, "a")
+        controller = Leading(b1="a")
+        with controller.watching():
+            connection = controller.heartbeat(1)
+            await world.sleep(1)
+            connection.close()
+            await begun.wait()
+            controller.heartbeat(1).close(was_reset=True)
+            ends.set()
+            await world.sleep(1)
+            assert not controller.fenced
+
+    run(workload)
+
+
 def test_a_connection_that_ended_in_another_leadership_shows_nothing() -> None:
     """Brokers leave a node that does not lead any more, and come back with its next leadership."""
 

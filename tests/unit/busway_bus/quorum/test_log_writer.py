@@ -1,0 +1,122 @@
+"""Truncation of the metadata log: in a thread, alone on the log, repeated after a failure, in order with what follows."""
+
+import asyncio
+import functools
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+from tests.support.waiting import until
+from tests.unit.busway_bus.replication.test_follower_logs import NOW, Gate, batches
+
+from busway.net.machine import OS
+from busway_bus.log.flusher import Flusher
+from busway_bus.log.log_config import LogConfig
+from busway_bus.log.store import LogStore
+from busway_bus.metadata.records import TOPIC
+from busway_bus.quorum.election_file import ElectionFile
+from busway_bus.quorum.log_writer import LogWriter
+from busway_bus.quorum.ready import LogWrite, Ready
+
+KEY = (TOPIC, 0)
+
+
+class Written:
+    """A log with ten flushed records, and its writer."""
+
+    def __init__(self) -> None:
+        self.files, numbers = Gate(), itertools.count(100)
+        store = LogStore(self.files, node_id=1, new_ids=lambda: UUID(int=next(numbers)))
+        self.log = store.open(*KEY, UUID(int=1), LogConfig(), NOW, new=True)
+        self.flusher = Flusher()
+        self.persisted: list[int] = []
+        self.problems: list[Exception] = []
+        self.read_again = 0
+        self.writer = LogWriter(
+            self.log,
+            truncate=lambda offset: self.flusher.cut(self.log, functools.partial(store.cut, KEY, offset, NOW)),
+            restart=cast("Any", None),
+            truncated=self._truncated,
+            download=cast("Any", None),
+            downloaded=cast("Any", None),
+            installed=cast("Any", None),
+            election_file=ElectionFile(self.files, f"{TOPIC}-0"),
+            flusher=self.flusher,
+            machine=OS,
+            persisted=self.persisted.append,
+            refused=self.problems.append,
+        )
+
+    def _truncated(self) -> None:
+        assert not self.log.busy
+        self.read_again += 1
+
+    async def begin(self) -> None:
+        self.write(1, LogWrite(batches=(batches(0, 10),)))
+        await until(lambda: self.persisted == [1])
+        self.files.loop_thread = threading.get_ident()
+
+    def write(self, number: int, *changes: LogWrite) -> None:
+        self.writer.write(Ready(number=number, append=changes))
+
+
+@pytest.fixture
+def written() -> Iterator[Callable[[], Written]]:
+    made: list[Written] = []
+
+    def make() -> Written:
+        made.append(Written())
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.files.opened.set()
+        each.flusher.close()
+
+
+async def test_a_truncation_does_not_hold_the_event_loop(written: Callable[[], Written]) -> None:
+    """What follows waits, and so does the reader of what was committed."""
+    log = written()
+    await log.begin()
+    log.files.opened.clear()
+    log.write(2, LogWrite(truncate_to=6))
+    log.write(3, LogWrite(batches=(batches(6, 2),)))
+    await until(lambda: log.files.waits > 0)
+    assert (log.log.busy, log.persisted, log.read_again) == (True, [1], 0)
+    log.files.opened.set()
+    await until(lambda: log.persisted == [1, 2, 3] or log.persisted == [1, 3])
+    assert (log.log.end_offset, log.log.flushed_offset, log.log.busy, log.read_again) == (8, 8, False, 1)
+
+
+async def test_a_truncation_that_failed_is_repeated_whole(written: Callable[[], Written]) -> None:
+    """The files end there already: the log is still busy, and nothing is appended."""
+    log = written()
+    await log.begin()
+    log.files.full = True
+    log.write(2, LogWrite(truncate_to=6))
+    await until(lambda: log.writer.stuck)
+    log.write(3, LogWrite(batches=(batches(6, 2),)))
+    await until(lambda: len(log.problems) > 1)
+    assert (log.log.end_offset, log.log.busy, log.persisted) == (6, True, [1])
+    log.files.full = False
+    log.writer.resume()
+    await until(lambda: 3 in log.persisted)
+    assert (log.log.end_offset, log.log.flushed_offset, log.log.busy, log.read_again) == (8, 8, False, 1)
+
+
+async def test_the_end_waits_for_a_truncation(written: Callable[[], Written]) -> None:
+    """The files are closed afterwards."""
+    log = written()
+    await log.begin()
+    log.files.opened.clear()
+    log.write(2, LogWrite(truncate_to=6))
+    await until(lambda: log.files.waits > 0)
+    closing = asyncio.ensure_future(log.writer.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    log.files.opened.set()
+    await closing
+    assert not log.log.busy
