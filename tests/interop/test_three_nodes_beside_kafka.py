@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from busway_bus.testing.local_nodes import LocalNodes
 from tests.interop.client_report import ClientReport
 from tests.interop.java_tools import ToolsJvm
 from tests.support.apache_kafka_nodes import ApacheKafkaNodes
+from tests.support.busway_nodes import BuswayNodes
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.foreign, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -76,30 +76,31 @@ class Cluster:
 @pytest.fixture
 async def both() -> AsyncIterator[tuple[Cluster, Cluster]]:
     """Three nodes of each."""
-    kafka = ApacheKafkaNodes(properties={"auto.leader.rebalance.enable": "false"})
+    properties = {"auto.leader.rebalance.enable": "false"}
+    kafka, ours = ApacheKafkaNodes(properties=properties), BuswayNodes(properties)
     await asyncio.to_thread(kafka.__enter__)
     try:
-        async with LocalNodes(properties={"auto.leader.rebalance.enable": "false"}) as ours:
-
-            async def stop(node_id: int) -> None:
-                await asyncio.to_thread(kafka.nodes[node_id].shut_down)
-
-            async def start(node_id: int) -> None:
-                await asyncio.to_thread(kafka.nodes[node_id].start)
-
-            yield (
-                Cluster(
-                    brokers=ours.bootstrap_servers,
-                    controllers=ours.bootstrap_controllers,
-                    stop=ours.shut_down,
-                    start=ours.restart,
-                ),
-                Cluster(
-                    brokers=kafka.bootstrap_servers, controllers=kafka.bootstrap_controllers, stop=stop, start=start
-                ),
-            )
+        await asyncio.to_thread(ours.start)
+        yield (
+            _cluster(ours, lambda node_id: ours.nodes[node_id].shut_down(), lambda _: ours.start()),
+            _cluster(
+                kafka, lambda node_id: kafka.nodes[node_id].shut_down(), lambda node_id: kafka.nodes[node_id].start()
+            ),
+        )
     finally:
         await asyncio.to_thread(kafka.__exit__, None, None, None)
+        await asyncio.to_thread(ours.stop)
+
+
+def _cluster(
+    nodes: ApacheKafkaNodes | BuswayNodes, stop: Callable[[int], None], start: Callable[[int], None]
+) -> Cluster:
+    return Cluster(
+        brokers=nodes.bootstrap_servers,
+        controllers=nodes.bootstrap_controllers,
+        stop=lambda node_id: asyncio.to_thread(stop, node_id),
+        start=lambda node_id: asyncio.to_thread(start, node_id),
+    )
 
 
 def shown(cluster: Cluster, printed: str) -> list[str]:

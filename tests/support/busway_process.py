@@ -110,8 +110,21 @@ class BuswayProcess:
         assert self._process.stdout is not None
         self._process.stdout.close()
 
+    def shut_down(self) -> None:
+        """End the process; it must end by itself, with code 0, and must have logged no traceback. `start` goes on with the same data."""
+        code, log = self._ended(), self._log.read_text()
+        assert code == 0, f"the broker ended with {code}:\n{log[-3000:]}"
+        assert "Traceback" not in log, f"the broker logged a failure of its own:\n{log[-3000:]}"
+
     def stop(self) -> None:
-        """End the process; it must end by itself, with code 0, and must have logged no traceback."""
+        """Stop as `shut_down` does, and remove the data."""
+        try:
+            self.shut_down()
+        finally:
+            shutil.rmtree(self._folder)
+
+    def _ended(self) -> int:
+        """Send SIGTERM, SIGKILL if that has no effect; the exit code."""
         assert self._process is not None
         self._process.terminate()
         try:
@@ -121,7 +134,4 @@ class BuswayProcess:
             code = self._process.wait()
         assert self._process.stdout is not None
         self._process.stdout.close()
-        log = self._log.read_text()
-        shutil.rmtree(self._folder)
-        assert code == 0, f"the broker ended with {code}:\n{log[-3000:]}"
-        assert "Traceback" not in log, f"the broker logged a failure of its own:\n{log[-3000:]}"
+        return code
