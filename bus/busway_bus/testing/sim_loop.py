@@ -181,10 +181,10 @@ class SimLoop(asyncio.BaseEventLoop):
             process.queued = True
             self._runnable.append(process)
 
-    def put(self, handle: Handle) -> None:
-        self.queue(handle._context.get(PROCESS, self.world), handle)  # type: ignore[attr-defined]
+    def put(self, handle: SimHandle) -> None:
+        self.queue(handle._context.get(PROCESS, self.world), handle)
 
-    def queue(self, process: Process, handle: Handle) -> None:
+    def queue(self, process: Process, handle: SimHandle | SimTimer) -> None:
         """Run a handle in the process's next round."""
         if not process.dead:
             process.ready.append(handle)
@@ -195,7 +195,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Handle:
         if context is None:
             context = copy_context()
-        handle = SimHandle(callback, args, self, context)
+        handle = SimHandle(callback, args, context)
         process = context.get(PROCESS, self.world)
         if not process.dead:
             process.ready.append(handle)
@@ -228,13 +228,13 @@ class SimLoop(asyncio.BaseEventLoop):
     def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
         self._cancelled += 1
         if self._cancelled > _CANCELLED_MIN and self._cancelled * 2 > len(self._events):
-            self._events[:] = [event for event in self._events if event[3] is None or not event[4]._cancelled]
+            self._events[:] = [event for event in self._events if event[3] is None or event[4]._callback is not None]
             heapq.heapify(self._events)
             self._cancelled = 0
 
     def _run_once(self) -> None:
         """Run rounds until the loop is to stop; asyncio's loops do one at each call."""
-        events, runnable, draw = self._events, self._runnable, self.chance.randrange
+        events, runnable, bits = self._events, self._runnable, self.chance.getrandbits
         while True:
             if not runnable:
                 self._next_moment()
@@ -244,12 +244,18 @@ class SimLoop(asyncio.BaseEventLoop):
                     what()
                     continue
                 what._scheduled = False
-                if what._cancelled:
+                if what._callback is None:
                     self._cancelled -= 1
-                else:
-                    self.queue(process, what)
-            if len(runnable) > 1:
-                number = draw(len(runnable))
+                elif not process.dead:
+                    process.ready.append(what)
+                    if not process.queued and not process.stopped:
+                        process.queued = True
+                        runnable.append(process)
+            if (count := len(runnable)) > 1:
+                size = count.bit_length()
+                number = bits(size)
+                while number >= count:  # as `randrange`, at a third of its cost
+                    number = bits(size)
                 runnable[number], runnable[-1] = runnable[-1], runnable[number]
             if runnable:
                 self._round(runnable.pop())
@@ -258,7 +264,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _next_moment(self) -> None:
         events = self._events
-        while events and events[0][3] is not None and events[0][4]._cancelled:
+        while events and events[0][3] is not None and events[0][4]._callback is None:
             heapq.heappop(events)
             self._cancelled -= 1
         if not events:
@@ -275,10 +281,10 @@ class SimLoop(asyncio.BaseEventLoop):
             if process.stopped or process.dead:
                 break
             handle = ready.popleft()
-            if not handle._cancelled:
+            if (callback := handle._callback) is not None:
                 self._now += STEP_S
                 try:
-                    handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+                    handle._context.run(callback, *handle._args)
                 except (SystemExit, KeyboardInterrupt):
                     raise
                 except BaseException as problem:  # noqa: BLE001 - passed to the handler, as asyncio does
@@ -287,9 +293,10 @@ class SimLoop(asyncio.BaseEventLoop):
                     )
                 if host.waited_s:
                     self._wait_for_disk(process)
-        process.queued = bool(ready) and not process.stopped
-        if process.queued:
+        if ready and not process.stopped:
             self._runnable.append(process)
+        else:
+            process.queued = False
         if self.steps > self._steps_max:
             self._stuck(f"{self._steps_max} steps are over, and the workload has not ended")
 

@@ -9,10 +9,13 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from busway_protocol.machine import Machine
+
+if TYPE_CHECKING:
+    from busway_bus.testing.sim_tasks import SimHandle, SimTimer
 
 EPOCH_MS: Final = 1_767_225_600_000
 """Every host's wall clock at virtual time 0: 2026-01-01 UTC."""
@@ -56,7 +59,7 @@ class Process:
         self.host = host
         self.number = host.processes
         self.name = host.name if self.number == 1 else f"{host.name}#{self.number}"
-        self.ready: deque[asyncio.Handle] = deque()
+        self.ready: deque[SimHandle | SimTimer] = deque()
         self.queued = False
         self.dead = False
         self.frozen = False

@@ -40,46 +40,57 @@ class SimTask(asyncio.Task[Any]):
 
 
 class SimHandle(asyncio.Handle):
-    """A handle without debug mode: it is made for each step of a task."""
+    """A handle without debug mode: it is made for each step of a task. One without a callback is cancelled."""
 
     __slots__ = ()
+    _callback: Any
+    _args: Any
+    _context: Context
 
-    def __init__(self, callback: Callable[..., Any], args: Sequence[Any], loop: Any, context: Context) -> None:
-        self._callback: Any = callback
-        self._args: Any = args
-        self._loop = loop
+    def __init__(self, callback: Callable[..., Any], args: Sequence[Any], context: Context) -> None:
+        self._callback = callback
+        self._args = args
         self._context = context
-        self._cancelled = False
-        self._repr = self._source_traceback = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._callback!r}>"
 
     def cancel(self) -> None:
-        self._cancelled = True
         self._callback = self._args = None
+
+    def cancelled(self) -> bool:
+        return self._callback is None
 
 
 class SimTimer(asyncio.TimerHandle):
     """A timer without debug mode; the loop counts the cancelled ones that it still has."""
 
     __slots__ = ()
+    _callback: Any
+    _args: Any
+    _context: Context
 
     def __init__(
         self, when: float, callback: Callable[..., Any], args: Sequence[Any], loop: Any, context: Context
     ) -> None:
-        self._callback: Any = callback
-        self._args: Any = args
+        self._callback = callback
+        self._args = args
         self._loop = loop
         self._context = context
-        self._cancelled = False
-        self._repr = self._source_traceback = None
         self._when = when
         self._scheduled = True
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} at {self._when} {self._callback!r}>"
+
     def cancel(self) -> None:
-        if not self._cancelled:
-            self._cancelled = True
+        if self._callback is not None:
             self._callback = self._args = None
             if self._scheduled:
                 self._loop._timer_handle_cancelled(self)
+
+    def cancelled(self) -> bool:
+        return self._callback is None
 
 
 def where(coro: Any) -> list[str]:

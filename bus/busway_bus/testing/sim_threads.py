@@ -4,7 +4,6 @@ Here: the executors of processes. Work happens at one moment, some time after it
 Not here: effects of the disk (`sim_files`).
 """
 
-from asyncio import Handle
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
@@ -12,7 +11,7 @@ from typing import Any, Final
 
 from busway_bus.testing.sim_loop import SimLoop
 from busway_bus.testing.sim_process import PROCESS, Process
-from busway_bus.testing.sim_tasks import SimFuture
+from busway_bus.testing.sim_tasks import SimFuture, SimHandle
 
 THREADS: Final = 8
 """Threads of a process's default executor."""
@@ -97,7 +96,7 @@ class Threads:
             else:
                 future.set_result(outcome)
 
-        handle = Handle(tell, (), loop, context)
+        handle = SimHandle(tell, (), context)
         if waited_s:
             loop.later(waited_s, lambda: loop.put(handle))
         else:

@@ -11,7 +11,6 @@ import asyncio
 import errno
 import socket
 import zlib
-from asyncio import Handle
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import Context
@@ -23,6 +22,7 @@ from typing import Any, Final, Protocol
 from busway_bus.testing.sim_loop import SimLoop
 from busway_bus.testing.sim_process import PROCESS, Host, Process
 from busway_bus.testing.sim_socket import SimSocket
+from busway_bus.testing.sim_tasks import SimHandle
 
 _HIGH: Final = 64 * 1024
 _READ_MAX: Final = 256 * 1024
@@ -123,8 +123,8 @@ class SimTransport(asyncio.Transport):
         self._reset: OSError | None = None
         self._reading = True
         self._read_queued = False
-        self._read_handle = Handle(self._read, (), self._loop, context)
-        self._pump_handle = Handle(self._pump, (), self._loop, context)
+        self._read_handle = SimHandle(self._read, (), context)
+        self._pump_handle = SimHandle(self._pump, (), context)
         self._pump_queued = False
 
     # Process
@@ -345,7 +345,7 @@ class SimTransport(asyncio.Transport):
             self._loop.tell(self.process, f"end of {self.name}")
             self._eof = True
         else:
-            self._loop.tell(self.process, f"{len(data)} bytes {zlib.crc32(data):08x} on {self.name}")
+            self._loop.trace.add(self._loop.time(), self.process.name, (len(data), zlib.crc32(data), self.name))
             self._inbox.append(data)
         self._look()
 

@@ -35,8 +35,9 @@ class SeedOutcome:
 
 
 def _begin() -> None:
-    """Start a worker; what it has imported is not searched for garbage."""
+    """Start a worker. It collects garbage only when `World` does, and what it has imported is not searched."""
     end_with_tests()
+    gc.disable()
     gc.freeze()
 
 
