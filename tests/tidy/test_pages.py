@@ -77,6 +77,14 @@ def test_relative_links_resolve(page: str) -> None:
     assert not broken, f"{page} has links to nothing: {broken}"
 
 
+def test_the_changelog_has_each_part_once() -> None:
+    """A merge of its lines (`merge=union`) keeps text that one side has rewritten."""
+    headings = re.findall(r"^#+ .+$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    bullets = re.findall(r"^- .+$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    twice = sorted({line for lines in (headings, bullets) for line in lines if lines.count(line) > 1})
+    assert not twice, f"merged twice: {twice}"
+
+
 BUILT = {"build/stages/"}
 """Folders that a run creates."""
 FOREIGN = {"LogicalReplicationConnection"}
