@@ -336,7 +336,8 @@ class QuorumDriver:
 
     def _truncated(self) -> None:
         assert self._owner is not None
-        self._owner.committed(self.core.high_watermark)  # which are read again
+        if not self._closed:
+            self._owner.committed(self.core.high_watermark)  # what the image did not read meanwhile
 
     def _downloaded(self, part: SnapshotPart, intact: bool) -> None:
         if not intact:

@@ -1,8 +1,9 @@
 """Writes the core's changes to disk, in order: the election, the log, one sync for both.
 
 Here: the queue, retries when the disk is full, the order of a downloaded snapshot's installation.
-Not here: the consequences (`driver`). Appending does not wait; while an election is being saved, later writes stay
-queued. The queue is bounded by what the core has in flight: proposals, one fetch response, and elections, of which a
+Not here: the consequences (`driver`). Appending does not wait; while an election is saved, the log truncated, or a
+snapshot checked or installed, later writes stay queued: what rests on them is not persisted before. So a node whose log
+is truncated does not lead, and its log is read by its image alone, which waits while the log is busy. The queue is bounded by what the core has in flight: proposals, one fetch response, and elections, of which a
 newer replaces a waiting one.
 """
 
@@ -129,7 +130,7 @@ class LogWriter:
                 self._failed(problem)
                 return
             if write.changes:
-                return  # goes on when a snapshot is checked or installed
+                return  # goes on when a thread is done with the first of them
             changed = write.changed
             self._queue.popleft()
             if changed:

@@ -20,6 +20,8 @@ from busway_bus.metadata.records import TOPIC
 from busway_bus.quorum.election_file import ElectionFile
 from busway_bus.quorum.log_writer import LogWriter
 from busway_bus.quorum.ready import LogWrite, Ready
+from busway_bus.quorum.states import Election
+from busway_bus.quorum.voters import ReplicaKey
 
 KEY = (TOPIC, 0)
 
@@ -32,6 +34,7 @@ class Written:
         store = LogStore(self.files, node_id=1, new_ids=lambda: UUID(int=next(numbers)))
         self.log = store.open(*KEY, UUID(int=1), LogConfig(), NOW, new=True)
         self.flusher = Flusher()
+        self.election = ElectionFile(self.files, f"{TOPIC}-0")
         self.persisted: list[int] = []
         self.problems: list[Exception] = []
         self.read_again = 0
@@ -43,7 +46,7 @@ class Written:
             download=cast("Any", None),
             downloaded=cast("Any", None),
             installed=cast("Any", None),
-            election_file=ElectionFile(self.files, f"{TOPIC}-0"),
+            election_file=self.election,
             flusher=self.flusher,
             machine=OS,
             persisted=self.persisted.append,
@@ -89,6 +92,23 @@ async def test_a_truncation_does_not_hold_the_event_loop(written: Callable[[], W
     log.files.opened.set()
     await until(lambda: log.persisted == [1, 2, 3] or log.persisted == [1, 3])
     assert (log.log.end_offset, log.log.flushed_offset, log.log.busy, log.read_again) == (8, 8, False, 1)
+
+
+async def test_a_vote_after_a_truncation_is_saved_after_it(written: Callable[[], Written]) -> None:
+    """A candidate without the truncation on disk could lead: its log would be read. What it withdraws is not the truncation."""
+    log = written()
+    await log.begin()
+    log.files.opened.clear()
+    log.write(2, LogWrite(truncate_to=6))
+    await until(lambda: log.files.waits > 0)
+    vote = Election(epoch=3).voting_for(ReplicaKey(1, UUID(int=7)))
+    log.writer.write(Ready(number=3, save=vote))
+    log.write(4, LogWrite(batches=(batches(6, 1),)), LogWrite(truncate_to=6), LogWrite(batches=(batches(6, 3),)))
+    log.writer.withdraw(6)
+    assert (log.election.read().epoch, log.persisted) == (0, [1])
+    log.files.opened.set()
+    await until(lambda: log.persisted[-1:] == [4])
+    assert (log.election.read(), log.log.end_offset, log.read_again) == (vote, 6, 1)
 
 
 async def test_a_truncation_that_failed_is_repeated_whole(written: Callable[[], Written]) -> None:

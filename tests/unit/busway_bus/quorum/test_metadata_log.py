@@ -526,3 +526,26 @@ async def test_a_broker_does_not_take_what_several_voters_wrote_for_its_own():
     files.replace("__cluster_metadata-0/quorum-state", b"{}")
     with pytest.raises(WrongDirectory, match=r"process\.roles=controller"):
         start(files)
+
+
+async def test_the_image_waits_while_the_log_is_truncated(monkeypatch: pytest.MonkeyPatch):
+    """The truncation is in another thread: what is read beside it may be of any length."""
+    node = start(SimFiles())
+    read, busy = node.log.read, []
+
+    def noted(*args, **options):
+        busy.append(node.log.busy)
+        return read(*args, **options)
+
+    monkeypatch.setattr(node.log, "read", noted)
+    builder = BatchBuilder()
+    builder.append(0, None, to_bytes(TopicRecord(name="t", topic_id=T)))
+    node.log.append_own(builder.build(), leader_epoch=0, now_ms=0)
+    node.log.busy = True
+    node.committed(node.log.end_offset)
+    await node.drain()
+    assert (busy, [*node.image.topics]) == ([], [])
+    node.log.busy = False
+    node.committed(node.log.end_offset)
+    await node.drain()
+    assert (busy, [*node.image.topics]) == ([False], ["t"])
