@@ -47,7 +47,9 @@ class Trace:
     def lines(self, last: int | None = None) -> list[str]:
         """Return the last events as text, by default all that are kept."""
         events = [*self._hashed, *self._new][-LINES_MAX:]
-        return [f"{now:12.6f} {process:<12} {_text(what)}" for now, process, what in (events[-last:] if last else events)]
+        return [
+            f"{now:12.6f} {process:<12} {_text(what)}" for now, process, what in (events[-last:] if last else events)
+        ]
 
 
 def _text(what: What) -> str:

@@ -97,6 +97,11 @@ class ClusterMetadata:
         leader = info.partitions[partition].leader
         return leader if leader in self.brokers else None
 
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """Return the epoch of a partition's leader, -1 if it is not known."""
+        info = self.topics.get(topic)
+        return -1 if info is None or partition >= len(info.partitions) else info.partitions[partition].leader_epoch
+
     def move_leader(self, topic: str, partition: int, hint: LeaderHint, endpoints: Iterable[Endpoint]) -> bool:
         """Process the leader that a response names; return whether it is news.
 

@@ -84,6 +84,7 @@ def fetch_request(
         topic.partitions.append(
             FetchPartition(
                 partition=partition_index,
+                current_leader_epoch=position.leader_epoch,
                 fetch_offset=position.fetch_position,
                 last_fetched_epoch=position.fetched_epoch,
                 partition_max_bytes=partition_max_bytes,

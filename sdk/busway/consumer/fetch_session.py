@@ -22,8 +22,8 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
 
-_Sent = tuple[int, int, int, UUID | None]
-"""Generation of the position, fetch offset, last fetched epoch, topic id."""
+_Sent = tuple[int, int, int, int, UUID | None]
+"""Generation of the position, fetch offset, last fetched epoch, leader epoch, topic id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,13 @@ class FetchSession:
         is_full = self._epoch == INITIAL_EPOCH
         for position in positions:
             partition = position.partition
-            state = position.number, position.fetch_position, position.fetched_epoch, position.topic_id
+            state = (
+                position.number,
+                position.fetch_position,
+                position.fetched_epoch,
+                position.leader_epoch,
+                position.topic_id,
+            )
             sent[partition] = state
             if is_full or before.get(partition) != state:
                 changed.append(position)
@@ -82,9 +88,9 @@ class FetchSession:
         self, before: dict[TopicPartition, _Sent], sent: dict[TopicPartition, _Sent]
     ) -> list[ForgottenTopic]:
         topics: dict[tuple[str, UUID], ForgottenTopic] = {}
-        for partition, (_, _, _, topic_id) in before.items():
+        for partition, (*_, topic_id) in before.items():
             now = sent.get(partition)
-            if now is not None and now[3] == topic_id:
+            if now is not None and now[-1] == topic_id:
                 continue
             name, partition_index = partition
             key = name, topic_id or ZERO_UUID

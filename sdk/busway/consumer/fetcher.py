@@ -132,6 +132,8 @@ class Fetcher:
             chosen = [assigned for assigned in wanting if self._is_same_topic(assigned)]
             if not chosen:
                 continue
+            for assigned in chosen:  # a former leader may be behind, and would send the reader back
+                assigned.leader_epoch = metadata.leader_epoch(*assigned.partition)
             self._fetches[node] = self._start(self._fetch(node, chosen, hurry=node in requests.full))
         if requests.leaderless:
             self._put_off(requests.leaderless)

@@ -24,6 +24,7 @@ class FetchPosition:
 
     Attributes:
         fetched_epoch: leader epoch of the last fetched batch; -1 without one.
+        leader_epoch: of the leader that is known; -1 if the metadata has none. A broker with another epoch refuses the fetch.
         topic_id: of the position, as in the metadata at the first fetch; see `Fetcher`.
         chunks: fetched batches, not decoded.
         records: decoded, not handed out.
@@ -46,6 +47,7 @@ class FetchPosition:
     position: int | None = None
     fetch_position: int = -1
     fetched_epoch: int = -1
+    leader_epoch: int = -1
     topic_id: UUID | None = None
     paused: bool = False
     held: bool = False

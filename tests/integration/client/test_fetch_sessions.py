@@ -115,8 +115,16 @@ async def test_a_replica_without_the_offset_leads_back_to_the_leader(node: Local
 async def test_a_response_that_names_the_new_leader_needs_no_metadata(node: LocalCluster, topic: str) -> None:
     """The producer and the consumer go on there while every request for metadata is held."""
     host, _, port = node.bootstrap_servers.rpartition(":")
+
+    def of_an_earlier_epoch(answer: MetadataResponse) -> None:
+        for described in answer.topics:
+            for partition in described.partitions:
+                partition.leader_epoch = -1
+
+    old = Proxy(node.bootstrap_servers)
+    old.edits[ApiKey.METADATA] = of_an_earlier_epoch
     async with (
-        Proxy(node.bootstrap_servers) as old,
+        old,
         Producer(old.address, linger_ms=0) as producer,
         Consumer(bootstrap_servers=old.address, auto_offset_reset="earliest") as consumer,
         asyncio.timeout(patient(20)),
@@ -129,14 +137,14 @@ async def test_a_response_that_names_the_new_leader_needs_no_metadata(node: Loca
         def produced_elsewhere(answer: ProduceResponse) -> None:
             for partition in answer.responses[0].partition_responses:
                 partition.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-                partition.current_leader = ProduceLeader(leader_id=7, leader_epoch=100)
+                partition.current_leader = ProduceLeader(leader_id=7, leader_epoch=0)
             answer.node_endpoints = [ProduceEndpoint(node_id=7, host=host, port=int(port))]
 
         def fetched_elsewhere(answer: FetchResponse) -> None:
             for topic_answer in answer.responses:
                 for data in topic_answer.partitions:
                     data.error_code, data.records = ErrorCode.NOT_LEADER_OR_FOLLOWER, None
-                    data.current_leader = LeaderIdAndEpoch(leader_id=7, leader_epoch=100)
+                    data.current_leader = LeaderIdAndEpoch(leader_id=7, leader_epoch=0)
             answer.node_endpoints = [NodeEndpoint(node_id=7, host=host, port=int(port))]
 
         old.edits |= {ApiKey.PRODUCE: produced_elsewhere, ApiKey.FETCH: fetched_elsewhere}

@@ -91,16 +91,25 @@ def test_postponed_partitions_give_the_time_to_wait() -> None:
 
 def test_a_fetch_names_the_positions_by_topic() -> None:
     """A partition that was read has the epoch of its last batch; a topic without an id is named."""
-    positions = [assigned(0, fetch_position=5, fetched_epoch=2, topic_id=UUID(int=7)), assigned(1, fetch_position=0)]
+    positions = [
+        assigned(0, fetch_position=5, fetched_epoch=2, leader_epoch=6, topic_id=UUID(int=7)),
+        assigned(1, fetch_position=0),
+    ]
     request = fetch_request(
         positions, max_wait_ms=1, min_bytes=2, max_bytes=3, partition_max_bytes=4, read_committed=True
     )
     (topic,) = request.topics
     assert (topic.topic, topic.topic_id) == ("t", UUID(int=7))
     assert [
-        (asked.partition, asked.fetch_offset, asked.last_fetched_epoch, asked.partition_max_bytes)
+        (
+            asked.partition,
+            asked.fetch_offset,
+            asked.current_leader_epoch,
+            asked.last_fetched_epoch,
+            asked.partition_max_bytes,
+        )
         for asked in topic.partitions
-    ] == [(0, 5, 2, 4), (1, 0, -1, 4)]
+    ] == [(0, 5, 6, 2, 4), (1, 0, -1, -1, 4)]
     assert (request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level) == (1, 2, 3, 1)
     (unnamed,) = fetch_request(
         positions[1:], max_wait_ms=1, min_bytes=2, max_bytes=3, partition_max_bytes=4, read_committed=False

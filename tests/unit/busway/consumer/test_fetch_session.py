@@ -49,6 +49,15 @@ def test_later_requests_name_what_changed() -> None:
     assert shown(session.request([first])) == (5, 3, [], [0, 2])
 
 
+def test_a_new_leader_epoch_is_sent() -> None:
+    """A session keeps what it was sent: the broker would refuse the old epoch for ever."""
+    session, position = FetchSession(), at(0)
+    session.request([position])
+    session.pairs(response(0))
+    position.leader_epoch = 3
+    assert shown(session.request([position])) == (5, 1, [0], [])
+
+
 def test_a_recreated_topic_is_another() -> None:
     """Its old id is forgotten and the new one named, in one request."""
     session, position = FetchSession(), at(0)
