@@ -216,7 +216,7 @@ class Connection:
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
             answer = await self._send(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
         if answer.error_code:
-            raise ConnectionFailed(f"{self.name} does not tell what it speaks: {ErrorCode(answer.error_code).name}")
+            raise ConnectionFailed(f"{self.name} refused ApiVersions: {ErrorCode(answer.error_code).name}")
         self._ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
         self._features = {entry.name: entry.max_version_level for entry in answer.finalized_features}
 
@@ -232,7 +232,7 @@ class Connection:
         version = negotiate(key, offered) if offered else None
         if version is None:
             raise UnsupportedByBroker(
-                f"{self.name} does not serve {api(key).name} in a version that this client speaks"
+                f"{self.name} does not serve {api(key).name} in a version that this client supports"
             )
         return version
 

@@ -68,7 +68,7 @@ class LoopWatch:
                     where,
                 )
             else:
-                logger.info("the event loop has stood still for %g s, at %s", LAG_S, where)
+                logger.info("the event loop has been blocked for %g s, at %s", LAG_S, where)
             while not answered.wait(_LOOK_EVERY_S):
                 if self._ended.is_set() or loop.is_closed():
                     return
