@@ -22,12 +22,14 @@ SETTLED_AT_ONCE: Final = 256
 
 
 class NewOwners:
-    """The note. All methods but `of` and `all` wait for the disk, in any thread; after an OSError a retry is safe."""
+    """The note. All methods but `of`, `all` and `forget` wait for the disk, in any thread; after an OSError a retry is safe."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
         content = files.read_bytes(NEW_OWNERS)
-        self._noted: Mapping[Key, UUID] = owners_from_text(content.decode(errors="replace")) if content else {}
+        self._noted: dict[Key, UUID] = owners_from_text(content.decode(errors="replace")) if content else {}
+        self._is_stale = False
+        """Whether the file has partitions that are forgotten."""
         self._written: dict[Key, object] = {}
         """Partitions with a whole `partition.metadata`, perhaps not on disk; another object after each write."""
         self._changing = threading.Lock()
@@ -59,12 +61,15 @@ class NewOwners:
             return True
 
     def forget(self, keys: Collection[Key]) -> None:
-        """Remove partitions whose directories have other names now, or whose files are on disk."""
+        """Remove partitions whose directories have other names now, or whose files are on disk.
+
+        In the file with its next change, which needs no sync of its own then: a later partition of that name has another
+        topic id, or a `partition.metadata` before anything else.
+        """
         with self._changing:
             for key in keys:
                 self._written.pop(key, None)
-            if not self._noted.keys().isdisjoint(keys):
-                self._put({key: owner for key, owner in self._noted.items() if key not in keys})
+                self._is_stale |= self._noted.pop(key, None) is not None
 
     def settle(self) -> bool:
         """Sync what was only written; the note is not needed then. Whether more is left.
@@ -78,7 +83,7 @@ class NewOwners:
             whole = {key for key, written in settled.items() if self._written.get(key) is written}
             for key in whole:
                 del self._written[key]
-            if whole:
+            if whole or self._is_stale:
                 self._put({key: owner for key, owner in self._noted.items() if key not in whole})
         return len(due) > SETTLED_AT_ONCE
 
@@ -103,6 +108,6 @@ class NewOwners:
                         del self._written[key]
         return is_on_disk
 
-    def _put(self, owners: Mapping[Key, UUID]) -> None:
+    def _put(self, owners: dict[Key, UUID]) -> None:
         self._files.replace(NEW_OWNERS, owners_text(owners).encode())
-        self._noted = owners
+        self._noted, self._is_stale = owners, False

@@ -205,16 +205,33 @@ def test_indexes_of_closed_segments_are_made_again(clean: bool):
 
 
 def test_the_note_does_not_outlive_its_partitions():
-    """A deleted one is not noted any more; one whose topic was deleted while the broker was down is removed as its own."""
+    """A deleted one is not noted any more, once the note is written again: its deletion waits for the disk once."""
     files = SimFiles()
     store = start(files)
     open_all(store, openings(MANY, new=True))
-    for directory in store.delete([store.unregister(("t", 0), TOPIC)]):
+    before = files.syncs
+    doomed = store.delete([store.unregister(("t", 0), TOPIC)])
+    assert files.syncs == before
+    assert len(noted(files)) == MANY
+    for directory in doomed:
         store.remove(directory)
-    assert [line.split()[1] for line in noted(files)] == [str(number) for number in range(1, MANY)]
+    files.failing_syncs = True
+    with pytest.raises(OSError, match="simulated"):
+        store.settle_new()
+    files.failing_syncs = False
+    store.settle_new()
+    assert ("t", 0) not in NewOwners(files).all()
+
+
+def test_a_deletion_while_the_broker_was_down_is_known_by_the_note():
+    """The directory is removed as its own; later nothing of it is noted."""
+    files = SimFiles()
+    store = start(files)
+    open_all(store, openings(MANY, new=True))
     files.replace("t-1/partition.metadata", b"")
-    settled = start(files).settle({("t", 2): TOPIC}, {TOPIC})
-    assert aside(("t", 1), TOPIC, "-delete") in settled.deleted
+    again = start(files)
+    assert aside(("t", 1), TOPIC, "-delete") in again.settle({("t", 2): TOPIC}, {TOPIC}).deleted
+    again.settle_new()
     assert [line.split()[1] for line in noted(files)] == ["2"]
 
 
