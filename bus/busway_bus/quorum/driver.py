@@ -373,7 +373,7 @@ class QuorumDriver:
     # The network
 
     def _ask(self, send: Send) -> None:
-        task = asyncio.ensure_future(self._asks(send))
+        task = asyncio.create_task(self._asks(send))
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
 

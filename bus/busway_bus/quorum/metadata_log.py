@@ -198,7 +198,7 @@ class MetadataLog:
 
     def _go_on(self) -> None:
         if self._writer is None and self._commands and self._newest is not None:
-            self._writer = asyncio.ensure_future(self._write())
+            self._writer = asyncio.create_task(self._write())
 
     async def _write(self) -> None:
         try:

@@ -191,7 +191,7 @@ class Fetcher:
         """Send a fetch; return its response, or None if a partition moved to this leader meanwhile."""
         loop = asyncio.get_running_loop()
         self._moved = False
-        answer = asyncio.ensure_future(
+        answer = loop.create_task(
             self._channels.send(
                 self.leader,
                 request,

@@ -98,7 +98,7 @@ class Reply:
             self._pending = answer
             return
         self._pending = PendingResponse()
-        self._task = asyncio.ensure_future(self._carry_out(answer, long=long))
+        self._task = asyncio.create_task(self._carry_out(answer, long=long))
         # A task cancelled before its first step does not close the handler's coroutine.
         self._task.add_done_callback(partial(_close, answer))
 

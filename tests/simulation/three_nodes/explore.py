@@ -7,6 +7,7 @@ Not here: printing them (`__main__`).
 import gc
 import itertools
 import multiprocessing
+import sys
 import time
 import traceback
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from typing import Final
 from tests.simulation.three_nodes.run import run_seed
 from tests.support.programs import end_with_tests
 
+_START: Final = "fork" if sys.platform == "linux" else "spawn"
+"""How workers begin. A forked one has imported everything; no thread runs yet when they begin."""
 _CHUNK: Final = 2
 """Seeds that a worker runs without a pause; at the end other workers wait for it."""
 
@@ -65,7 +68,7 @@ def _outcome(seed: int) -> SeedOutcome:
 def outcomes(*, first: int, seconds: float, seeds: int | None, jobs: int) -> Iterator[SeedOutcome]:
     """Run seeds from `first` on, until the time is over or so many are done."""
     began, starts = time.monotonic(), itertools.count(first, _CHUNK)
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context(_START)
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin) as pool:
         running: set[Future[list[SeedOutcome]]] = set()
         while True:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.testing.world import SimNode
 from busway_protocol.records.batch import iter_batches
-from tests.simulation.three_nodes.nodes import Cluster, content_of
+from tests.simulation.three_nodes.nodes import Cluster
 
 METADATA: Final = ("__cluster_metadata", 0)
 Place = tuple[str, int]
@@ -71,23 +71,28 @@ class Invariants:
 
     def _commits(self, node: SimNode, place: Place, log: PartitionLog, start: int, high_watermark: int) -> None:
         """What a node has below its high watermark is what all others have there."""
-        committed = self.committed.setdefault(place, {})
+        committed, offset = self.committed.setdefault(place, {}), start
         assert node.process is not None
-        try:
-            with node.process.inside():
-                content = content_of(log, start, high_watermark)
-        except OSError:
-            return  # the node is stopping, or its disk failed
-        for header, part in iter_batches(content):
-            if header.next_offset > high_watermark:
-                break
-            self._checked[log] = header.next_offset
-            batch = bytes(part)
-            if committed.setdefault(header.base_offset, batch) != batch:
-                raise Violation(
-                    f"{node.name} has another batch at offset {header.base_offset} of {place} than the "
-                    f"one that was below a high watermark"
-                )
+        while offset < high_watermark:
+            begin = offset
+            try:
+                with node.process.inside():
+                    content = log.read(offset, 1 << 20, up_to=high_watermark)
+            except OSError:
+                return  # the node is stopping, or its disk failed
+            if not content:
+                return
+            for header, part in iter_batches(content):
+                if header.next_offset > high_watermark:
+                    return
+                self._checked[log] = offset = header.next_offset
+                batch = bytes(part)
+                if committed.setdefault(header.base_offset, batch) != batch:
+                    raise Violation(
+                        f"{node.name} has another batch at offset {header.base_offset} of {place} than the "
+                        f"one that was below a high watermark"
+                    )
+            assert offset > begin, f"{node.name} has no whole batch at offset {offset} of {place}"
 
 
 def driver_of(node: SimNode) -> Any:

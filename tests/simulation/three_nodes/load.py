@@ -5,6 +5,7 @@ Not here: the checks of what they saw (`run`).
 """
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,6 +20,9 @@ GROUP, COPIERS = "readers", "copiers"
 SOURCE, TARGET = TopicPartition(TOPIC, 0), TopicPartition(COPY, 0)
 CALM_PAUSE_S: Final = 0.3
 """Interval of a writer's records after the faults."""
+_POLL_MS: Final = 300
+_LAST_POLL_MS: Final = 50
+"""After the faults: a run ends when its clients do."""
 _AGAIN_S: Final = 0.2
 _BUSY_RECORDS: Final = 30
 """Records of a writer before it is as slow as after the faults."""
@@ -32,6 +36,7 @@ class Seen:
         acknowledged: offset and value.
         read: offset and value, of a reader that reads all once.
         committed: highest offset whose commit was acknowledged.
+        copied: position of the copier after the last transaction whose commit was acknowledged.
         calm: set when no more faults come.
         over: set when the clients should end.
     """
@@ -43,12 +48,23 @@ class Seen:
     acknowledged: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
     read: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
     committed: dict[int, int] = field(default_factory=dict)
+    copied: int = 0
     calm: asyncio.Event = field(default_factory=asyncio.Event)
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def timeouts(self) -> dict[str, Any]:
         return {"request_timeout_ms": self.options["request_timeout_ms"]}
+
+    @property
+    def poll_ms(self) -> int:
+        return _LAST_POLL_MS if self.calm.is_set() else _POLL_MS
+
+    async def pause(self, seconds: float) -> None:
+        """Wait so long, or until the clients should end."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.over.wait()
 
     @property
     def places(self) -> list[TopicPartition]:
@@ -75,7 +91,10 @@ async def write(seen: Seen, partition: int) -> None:
                         except FAILURES:
                             continue
                     busy = number < _BUSY_RECORDS and not seen.calm.is_set()
-                    await seen.world.sleep(options["pause_ms"] / 1000 if busy else CALM_PAUSE_S)
+                    if busy:
+                        await seen.world.sleep(options["pause_ms"] / 1000)
+                    else:
+                        await seen.pause(CALM_PAUSE_S)
         except FAILURES:
             await seen.world.sleep(_AGAIN_S)
 
@@ -90,7 +109,7 @@ async def read(seen: Seen) -> None:
                 for index, read_before in seen.read.items():
                     consumer.seek(TopicPartition(TOPIC, index), read_before[-1][0] + 1)
                 while not seen.over.is_set():
-                    for place, records in (await consumer.getmany(timeout_ms=300)).items():
+                    for place, records in (await consumer.getmany(timeout_ms=seen.poll_ms)).items():
                         for record in records:
                             seen.read.setdefault(place.partition, []).append((record.offset, bytes(record.value)))
         except FAILURES:
@@ -107,7 +126,7 @@ async def commit(seen: Seen) -> None:
                 while not seen.over.is_set():
                     offsets = {
                         place: records[-1].offset + 1
-                        for place, records in (await consumer.getmany(timeout_ms=300)).items()
+                        for place, records in (await consumer.getmany(timeout_ms=seen.poll_ms)).items()
                     }
                     if offsets:
                         await consumer.commit(offsets)
@@ -132,11 +151,14 @@ async def copy(seen: Seen) -> None:
             async with consumer, Producer(seen.servers, transactional_id="copier", **options) as producer:
                 await consumer.subscribe([TOPIC])
                 while not seen.over.is_set():
+                    position = seen.copied
                     async with producer.transaction(consumer):
                         for records in (await consumer.getmany(timeout_ms=200, max_records=5)).values():
                             for record in records:
                                 if record.partition == SOURCE.partition:
                                     await producer.send(COPY, record.value, partition=TARGET.partition)
+                                    position = record.offset + 1
+                    seen.copied = position
         except FAILURES:
             await seen.world.sleep(_AGAIN_S)
 

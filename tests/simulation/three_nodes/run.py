@@ -223,6 +223,8 @@ class _Run:
                 lambda: all(self._seen.committed.get(index, 0) > records[-1][0] for index, records in final.items()),
             )
         if "copier" in self._plan.load:
+            end = final[SOURCE.partition][-1][0] + 1
+            await self._until("the copier has committed all", lambda: self._seen.copied >= end)
             await self._in_time("all is copied", self._copied(final[SOURCE.partition]))
         return final
 
