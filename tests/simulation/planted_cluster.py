@@ -108,10 +108,10 @@ CLUSTER_BUGS: Final = (
         planted_replication.PLANTED,
         (
             ("high watermark one record ahead", 5, "acknowledged too early"),
-            ("acks=all waits for the leader alone", 5, "acknowledged too early"),
+            ("acks=all waits for the leader alone", 5, "lost track"),
             ("min.insync.replicas ignored", 5, "acknowledged too early"),
             ("ISR grown below the high watermark", 5, "incomplete replica in sync"),
-            ("ISR grown before the leader epoch's start", 8, "incomplete replica in sync"),
+            ("ISR grown before the leader epoch's start", 20, "incomplete replica in sync"),
             ("last fetched epoch ignored", 8, "changed record"),
             ("offset of a diverging follower counted", 40, "acknowledged too early"),
             ("follower truncates to its high watermark", 10, "changed record"),
@@ -129,7 +129,7 @@ CLUSTER_BUGS: Final = (
         planted_replication.PLANTED,
         (
             ("pending ISR ignored", 20, "acknowledged too early"),
-            ("former leader acknowledges", 150, "lost track"),
+            ("former leader acknowledges", 150, "lost write"),
             ("stale leader epoch accepted in Fetch", 30, "stale request"),
             ("divergence without truncation", 10, "never"),
             ("producers kept after a truncation", 20, "undecided read"),

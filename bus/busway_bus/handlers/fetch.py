@@ -194,13 +194,13 @@ class _Fetch(PendingResponse):
         cached = self._states[partition]
         self._grown.add(cached)
         request = cached.request
+        if self._request.min_bytes <= 1 and request.fetch_offset < self._readable(partition):
+            return True  # the read determines how much, or reports an error
         try:
             current = self._find(cached)
             current.check_epoch(request.current_leader_epoch)
             if self._leader_only:
                 self._check_reader(current)
-            if self._request.min_bytes <= 1 and request.fetch_offset < self._readable(current):
-                return True  # the read determines how much
             if diverging_end(current, request.last_fetched_epoch, request.fetch_offset) is not None:
                 return True
             extent = current.log.extent(request.fetch_offset, up_to=self._readable(current))
@@ -276,8 +276,9 @@ class _Fetch(PendingResponse):
 
     def _check_reader(self, partition: Partition) -> None:
         """Refuse what only a leader serves, and a stale follower, with KafkaError."""
-        partition.check_leader()
-        if self._follower is not None:
+        if self._follower is None:
+            partition.check_leader()
+        else:
             partition.check_follower(self._follower.replica, self._follower.broker_epoch)
 
     def _note(self, partition: Partition, cached: CachedPartition, follower: FollowerFetch) -> None:
@@ -296,14 +297,19 @@ class _Fetch(PendingResponse):
         data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
 
     def _find(self, cached: CachedPartition) -> Partition:
-        topic, topic_id, partition_index = cached.key
         replicas = self._context.node.replicas
+        partition: Partition | None = cached.partition
+        if partition is not None and replicas.local.get((partition.topic, partition.index)) is partition:
+            return partition
+        cached.partition = None
+        topic, topic_id, partition_index = cached.key
         name: str | None = topic
         if self._context.api_version >= TOPIC_IDS_SINCE:
             name = replicas.name_of(topic_id)
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return replicas.find(name or "", partition_index)
+        partition = cached.partition = replicas.find(name or "", partition_index)
+        return partition
 
     def _readable(self, partition: Partition) -> int:
         if self._follower is not None:

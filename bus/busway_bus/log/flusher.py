@@ -7,21 +7,19 @@ Not here: acknowledgement (`replication`).
 
 import asyncio
 import functools
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 from busway_bus.kernel.limits import SYNCS_AT_ONCE_MAX, SYNCS_NEXT_MAX
 from busway_bus.log.flush_point import FlushPoint
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.log.producer_state import ProducerState
+from busway_bus.log.sync_threads import SyncThreads
 from busway_protocol.errors import ErrorCode, KafkaError
 
 Flushed: TypeAlias = Callable[[KafkaError | None], None]
 """Called with None after a sync, or with the error. Must not raise."""
 _Waiting: TypeAlias = dict[Flushed, None]
-_Synced: TypeAlias = tuple[PartitionLog, FlushPoint, BaseException | None]
 
 
 class Flusher:
@@ -36,10 +34,7 @@ class Flusher:
         self._syncing: dict[PartitionLog, _Waiting] = {}
         self._again: dict[PartitionLog, _Waiting] = {}
         """Logs to be synced again after their current sync."""
-        self._executor = ThreadPoolExecutor(SYNCS_AT_ONCE_MAX, thread_name_prefix="busway-flush")
-        self._threads: set[asyncio.Future[_Synced]] = set()
-        self._next: deque[tuple[PartitionLog, FlushPoint]] = deque()
-        """Queued syncs. A thread takes the next without a round trip to the event loop."""
+        self._threads = SyncThreads(SYNCS_AT_ONCE_MAX, "busway-flush")
         self._failed: OSError | None = None
         self._on_failure = on_failure
 
@@ -95,43 +90,11 @@ class Flusher:
             self._start()
 
     def _start(self) -> None:
-        while self._ready and len(self._next) < SYNCS_NEXT_MAX:
+        while self._ready and self._threads.running < SYNCS_AT_ONCE_MAX + SYNCS_NEXT_MAX:
             log = next(iter(self._ready))
             self._syncing[log] = self._ready.pop(log)
-            self._next.append((log, log.flush_point()))
-            self._begin_thread()
-
-    def _begin_thread(self) -> None:
-        if len(self._threads) < SYNCS_AT_ONCE_MAX and (due := self._take_next()) is not None:
-            loop = asyncio.get_running_loop()
-            thread = loop.run_in_executor(self._executor, self._sync, *due, loop)
-            self._threads.add(thread)
-            thread.add_done_callback(self._thread_ended)
-
-    def _take_next(self) -> tuple[PartitionLog, FlushPoint] | None:
-        try:
-            return self._next.popleft()
-        except IndexError:  # another thread was faster
-            return None
-
-    def _sync(self, log: PartitionLog, point: FlushPoint, loop: asyncio.AbstractEventLoop) -> "_Synced":
-        while True:
-            problem: BaseException | None = None
-            try:
-                point.sync()
-            except BaseException as raised:  # noqa: BLE001 - passed on to the waiters
-                problem = raised
-            following = self._take_next()
-            if following is None:
-                return log, point, problem
-            loop.call_soon_threadsafe(self._synced, log, point, problem)
-            log, point = following
-
-    def _thread_ended(self, thread: "asyncio.Future[_Synced]") -> None:
-        self._threads.discard(thread)
-        self._begin_thread()  # a sync may have been queued after this thread's last look
-        if not thread.cancelled():
-            self._synced(*thread.result())
+            point = log.flush_point()
+            self._threads.run(point.sync, functools.partial(self._synced, log, point))
 
     def _synced(self, log: PartitionLog, point: FlushPoint, problem: BaseException | None) -> None:
         waiting = self._syncing.pop(log)
@@ -161,13 +124,11 @@ class Flusher:
         self._start()
 
     async def drain(self) -> None:
-        while self._threads:
-            await asyncio.wait(self._threads)
-            await asyncio.sleep(0)
+        await self._threads.drain()
 
     def close(self) -> None:
         """Stop the threads; call `drain` first."""
-        self._executor.shutdown(wait=True)
+        self._threads.close()
 
 
 def _settle(waiter: "asyncio.Future[None]", problem: KafkaError | None) -> None:

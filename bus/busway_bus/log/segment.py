@@ -156,6 +156,7 @@ class Segment:
         size = header.size_bytes
         self.indexes.note(last, position, size, interval=interval, newest=newest, holder=holder)
         self._max_timestamp, self._max_timestamp_offset = newest, holder
+        self._positions.newest = (header.base_offset, position)
         self.next_offset = last + 1
 
     def full(self, more_bytes: int, last_offset: int, config: LogConfig) -> bool:

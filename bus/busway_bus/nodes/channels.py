@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from busway.errors import BuswayError, ConnectionFailed, UnsupportedByBroker
 from busway.net.connection import Connection
-from busway_bus.metadata.image import ClusterImage
+from busway_bus.metadata.image import BrokerImage, ClusterImage
 from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 
 logger = logging.getLogger("busway.nodes")
@@ -23,10 +23,15 @@ _LOST: Final = (BuswayError, ProtocolError, TimeoutError, OSError)
 
 
 class _Line:
-    """A connection that is opened on first use, and again once it has ended. Requests are pipelined."""
+    """A connection that is opened on first use, and again once it has ended. Requests are pipelined.
+
+    Attributes:
+        brokers: the newest image's, in which its node had this address.
+    """
 
     def __init__(self, host: str, port: int, client_id: str, timeout_s: float) -> None:
         self.address = (host, port)
+        self.brokers: Mapping[int, BrokerImage] | None = None
         self._client_id, self._timeout_s = client_id, timeout_s
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[Connection] | None = None
@@ -216,19 +221,22 @@ class BrokerConnections:
     def _line(self, node_id: int, purpose: str) -> _Line:
         if self._closed:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "this node stops")
-        address = self._image().address(node_id, self._listener)
+        key, image = (node_id, purpose), self._image()
+        line = self._lines.get(key)
+        if line is not None and line.brokers is image.brokers:
+            return line
+        address = image.address(node_id, self._listener)
         if address is None:
             raise KafkaError(
                 ErrorCode.BROKER_NOT_AVAILABLE, f"node {node_id} is fenced, unknown, or not on {self._listener}"
             )
-        key = (node_id, purpose)
-        line = self._lines.get(key)
         if line is not None and line.address != (address.host, address.port):
             line.close()
             line = None
         if line is None:
             client_id = f"broker-{self._node_id}{f'-{purpose}' if purpose else ''}"
             line = self._lines[key] = _Line(address.host, address.port, client_id, self._connect_s)
+        line.brokers = image.brokers
         return line
 
     def close(self) -> None:

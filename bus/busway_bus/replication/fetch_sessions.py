@@ -6,7 +6,7 @@ Not here: reading, the clock.
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from busway_bus.kernel.limits import FETCH_SESSION_PARTITIONS_MAX
@@ -29,10 +29,15 @@ Key = tuple[str, UUID, int]
 
 @dataclass(slots=True, eq=False)
 class CachedPartition:
-    """A partition of a session, with fields of the last response."""
+    """A partition of a session, with fields of the last response.
+
+    Attributes:
+        partition: the one that was read last; it may be deleted since.
+    """
 
     key: Key
     request: FetchPartition
+    partition: Any = None
     high_watermark: int = -1
     log_start_offset: int = -1
     error: int = 0

@@ -106,9 +106,11 @@ class Fetcher:
         self._session = FetcherSession(settings.limits)
         self._moved = False
         """Whether a partition with a new leader epoch is due."""
-        self._answer: asyncio.Future[FetchResponse] | None = None
+        self._asking = False
+        """Whether the loop waits for an answer that `_wake` may abandon."""
         self._waits: asyncio.Future[None] | None = None
-        """Pending while the loop waits for an answer, the end of a pause, or partitions."""
+        """Pending while the loop waits for the end of a pause, or partitions."""
+        self._closing = False
         self._connection, self._busy_until_s = 0, 0.0
         """Which of the two connections is used; until when the other may have an abandoned long poll."""
         self._failures = 0
@@ -143,6 +145,7 @@ class Fetcher:
     async def close(self) -> None:
         for key in tuple(self._followed):
             self.remove(key)
+        self._closing = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -150,7 +153,7 @@ class Fetcher:
     # The loop
 
     async def _run(self) -> None:
-        while True:
+        while not self._closing:  # a channel that fails as it is cancelled hides that
             try:
                 await self._round()
             except KafkaError as problem:
@@ -189,38 +192,32 @@ class Fetcher:
 
     async def _ask(self, request: FetchRequest) -> FetchResponse | None:
         """Send a fetch; return its response, or None if a partition moved to this leader meanwhile."""
-        loop = asyncio.get_running_loop()
-        self._moved = False
-        answer = loop.create_task(
-            self._channels.send(
+        assert self._task is not None, "it runs in its task"
+        self._moved, self._asking = False, True
+        try:
+            response: FetchResponse = await self._channels.send(
                 self.leader,
                 request,
                 purpose=f"{PURPOSE}-{self._connection}",
                 timeout_ms=self._settings.timeout_ms + request.max_wait_ms,
             )
-        )
-        self._answer = answer
-        answer.add_done_callback(self._answered)
-        try:
-            await self._wait()
         except asyncio.CancelledError:
-            answer.cancel()
-            raise
-        if not answer.done():
-            self._connection = 1 - self._connection
-            self._busy_until_s = loop.time() + request.max_wait_ms / 1000
-            return None
-        response: FetchResponse = answer.result()
-        return response
-
-    def _answered(self, answer: "asyncio.Future[FetchResponse]") -> None:
-        if not answer.cancelled():
-            answer.exception()  # retrieved here: that of an abandoned fetch is of no interest
-        if answer is self._answer:
-            self._wake()
+            if self._asking or self._closing:
+                raise
+        else:
+            return response
+        finally:
+            if not self._asking:
+                self._task.uncancel()  # that of `_wake`
+            self._asking = False
+        self._connection = 1 - self._connection
+        self._busy_until_s = asyncio.get_running_loop().time() + request.max_wait_ms / 1000
+        return None
 
     async def _back_off(self) -> None:
         """Pause; a partition that moves to this leader ends the pause."""
+        if self._closing:
+            return
         self._moved = False
         timer = asyncio.get_running_loop().call_later(self._settings.backoff_s, self._wake)
         try:
@@ -236,7 +233,10 @@ class Fetcher:
             self._waits = None
 
     def _wake(self) -> None:
-        if self._waits is not None and not self._waits.done():
+        if self._asking and self._task is not None:
+            self._asking = False
+            self._task.cancel()  # without a task or a future of its own for each fetch
+        elif self._waits is not None and not self._waits.done():
             self._waits.set_result(None)
 
     async def _sync(self) -> None:

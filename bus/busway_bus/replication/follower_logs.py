@@ -52,8 +52,10 @@ class FollowerLogs:
     def must_restart(self, partition: Partition, step: Append) -> int | None:
         """Return where an empty log has to begin for the first batch, which may be below its leader's start offset."""
         log = partition.log
+        if log.start_offset != log.end_offset:
+            return None
         header = next((header for header, _ in iter_batches(step.records)), None)
-        if header is None or header.base_offset >= log.end_offset or log.start_offset != log.end_offset:
+        if header is None or header.base_offset >= log.end_offset:
             return None
         return header.base_offset if header.last_offset >= log.end_offset else None
 

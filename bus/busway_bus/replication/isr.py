@@ -6,7 +6,7 @@ Not here: the use of the ISR (`partition_state`), AlterPartition requests (KIP-4
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 UNKNOWN_OFFSET: Final = -1
 """Log end offset of a follower before its first fetch."""
@@ -54,8 +54,7 @@ class FollowerState:
         return self.log_end_offset < leader_end_offset and now_ms - self.caught_up_ms > lag_max_ms
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowerFetch:
+class FollowerFetch(NamedTuple):
     """What all partitions of a follower's fetch have in common.
 
     Attributes:

@@ -31,22 +31,24 @@ class FairScheduler:
 
     def over(self) -> bool:
         """Whether the caller should `wait`. The round is over, or its turn is and others wait."""
+        if self._end is None:
+            self._begin_round()
+            return False
         now = self._monotonic_s()
-        end = self._end_of_round(now)
         if self._turn_end is not None and now >= self._turn_end and self._waiting:
             return True
-        return now >= end
+        return now >= self._end
 
     def long_over(self) -> bool:
         """As `over`, for cheap work such as reading input, with a round twice as long."""
-        now = self._monotonic_s()
-        return now >= self._end_of_round(now) + ROUND_S
-
-    def _end_of_round(self, now: float) -> float:
         if self._end is None:
-            self._end = now + ROUND_S
-            self._schedule()
-        return self._end
+            self._begin_round()
+            return False
+        return self._monotonic_s() >= self._end + ROUND_S
+
+    def _begin_round(self) -> None:
+        self._end = self._monotonic_s() + ROUND_S
+        self._schedule()
 
     def wait(self, host: str, turn: Callable[[], None]) -> None:
         """Queue `turn`, which should check `over` after each step."""

@@ -78,6 +78,7 @@ class Connection:
         self._answers: deque[Reply | list[Piece]] = deque()
         self._writing_soon = False
         self._blocked = False
+        self._working = False
         self._waits_for_turn = False
         self._reading = True
         self._peer = Peer()
@@ -201,22 +202,22 @@ class Connection:
         self._pump(granted=True)
 
     def _pump(self, *, granted: bool = False) -> None:
-        ready: list[Piece] = []
-        try:
-            self._work(ready, granted=granted)
-        finally:
-            if ready:
-                self._write(ready)
+        if self._requests:
+            ready: list[Piece] = []
+            self._working = True
+            try:
+                self._work(ready, granted=granted)
+            finally:
+                self._working = False
+                if ready:
+                    self._write(ready)
         self._throttle()
-        if self._busy_or_open():
+        if not (self._gone or self._finishing) or self.busy:
             return
         if self._gone:
             self._on_close(self)
         else:
             self._stream.close()
-
-    def _busy_or_open(self) -> bool:
-        return self.busy or not (self._gone or self._finishing)
 
     def _work(self, ready: list[Piece], *, granted: bool) -> None:
         """Handle requests; gather immediate responses in `ready` for one write.
@@ -273,7 +274,12 @@ class Connection:
         self._throttle()
 
     def _answered(self) -> None:
-        if not self._writing_soon:
+        """Write a lone response at once, others together: this is called in the middle of other work."""
+        if self._writing_soon:
+            return
+        if len(self._answers) == 1 and not (self._requests or self._working or self._gone or self._finishing):
+            self._write_answers()  # without requests that would begin within that work
+        else:
             self._writing_soon = True
             self._loop.call_soon(self._write_answers)
 
@@ -333,10 +339,11 @@ class Connection:
     def _throttle(self) -> None:
         """Read only while there is room for more requests and memory."""
         waiting = self._queued_bytes + self._blocking_bytes + self._working_bytes
-        self._quota.update(self._intake.held + waiting, max(self._intake.size, waiting))
+        intake = self._intake
+        self._quota.update(intake.held + waiting, intake.size if intake.size > waiting else waiting)
         may_read = (
-            not self._stream.waiting
-            and not self._finishing
+            not self._finishing
+            and not self._stream.waiting
             and len(self._requests) < REQUESTS_PIPELINED_MAX
             and self._queued_bytes < REQUEST_BYTES_QUEUED_MAX
             and self._working_bytes < REQUEST_BYTES_WORKED_MAX

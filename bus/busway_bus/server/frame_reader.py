@@ -6,6 +6,7 @@ into its own buffer without a copy; the buffer grows at most fourfold with each 
 scratch buffer that an event loop's connections share.
 """
 
+import struct
 from typing import Final
 
 from busway_bus.kernel.limits import FRAME_GROWTH_BYTES_MAX, FRAME_GROWTH_BYTES_MIN
@@ -16,6 +17,7 @@ _SCRATCH_BYTES: Final = 256 * 1024
 _GROWTH_FACTOR: Final = 4
 """Growth of a frame's buffer beyond the arrived bytes, within bounds."""
 _ZEROS: Final = bytes(FRAME_GROWTH_BYTES_MAX)
+_SIZE: Final = struct.Struct(">i")
 
 
 def scratch_buffer() -> memoryview:
@@ -99,7 +101,7 @@ class FrameReader:
         position, available = 0, len(view)
         bounds = []
         while available - position >= SIZE_BYTES:
-            size = int.from_bytes(view[position : position + SIZE_BYTES], "big", signed=True)
+            (size,) = _SIZE.unpack_from(view, position)
             if size < 0 or size > self._max_size:
                 raise FrameRefused(size, bytes(view[position : position + 16]), self._max_size)
             end = position + SIZE_BYTES + size

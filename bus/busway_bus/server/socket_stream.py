@@ -7,6 +7,7 @@ Not here: the queue and the turns (`stream`), accepting (`acceptor`).
 
 import os
 import socket
+from collections.abc import Sequence
 from typing import Final
 
 from busway_bus.kernel.limits import SENDFILE_BYTES_MIN
@@ -138,6 +139,18 @@ class SocketStream(Stream):
 
     # Writing
 
+    def put(self, pieces: Sequence[Piece]) -> None:
+        """Send what is short and in memory at once, without the queue if that is empty."""
+        run = [piece for piece in pieces if not isinstance(piece, FileSlice)]
+        size = sum(map(len, run))
+        free = not (self.waiting or self._bringing or self._lost)
+        if not free or len(run) < len(pieces) or size > _RUN_BYTES or len(run) > _RUN_PIECES:
+            super().put(pieces)
+            return
+        self._queued_bytes += size
+        if not self._send_pieces(run, size, 0):
+            self.write()
+
     def _writable(self) -> None:
         self._blocked = False
         try:
@@ -206,7 +219,9 @@ class SocketStream(Stream):
         if not run:
             return False
         more = _MORE if self._queue and not self._bringing else 0
-        size = sum(map(len, run))
+        return self._send_pieces(run, sum(map(len, run)), more)
+
+    def _send_pieces(self, run: list[Chunk], size: int, more: int) -> bool:
         try:
             count = self._socket.sendmsg(run, (), more)
         except (BlockingIOError, InterruptedError):

@@ -8,7 +8,7 @@ Not here: sockets (`socket_stream`, `transport_stream`), frames (`frame_reader`)
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from busway_bus.log.file_slice import FileSlice
@@ -87,7 +87,7 @@ class Stream(ABC):
     def waiting(self) -> bool:
         return self._blocked or bool(self._queue)
 
-    def put(self, pieces: Iterable[Piece]) -> None:
+    def put(self, pieces: Sequence[Piece]) -> None:
         for piece in pieces:
             self._queue.append(piece)
             if not isinstance(piece, FileSlice):

@@ -13,7 +13,6 @@ import socket
 import sys
 import tracemalloc
 from collections import Counter
-from concurrent.futures import Executor, Future
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +20,7 @@ import pytest
 from tests.support.raw_client import RawClient, frame
 
 from busway_bus.handlers.common.context import Peer
+from busway_bus.log.sync_threads import Ended, SyncThreads, Work
 from busway_bus.server.dispatch import Dispatcher, Reply
 from busway_bus.server.stream import Piece
 from busway_bus.testing.local_cluster import LocalCluster
@@ -47,25 +47,26 @@ IN_REQUEST: Final = contextvars.ContextVar("in_request", default=False)
 """Whether the code that runs was caused by a request that is counted."""
 
 
-class AtOnce(Executor):
-    """Carries out what is for a thread before `submit` returns, so that the same is ready whenever the event loop looks.
+class AtOnce(SyncThreads):
+    """Carries out what is for a thread before `run` returns, so that the same is ready whenever the event loop looks.
 
     Attributes:
         working: whether it does so now, which is no cost of the event loop.
     """
 
     def __init__(self) -> None:
+        super().__init__(1, "at once")
         self.working = False
 
-    def submit(self, work: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
-        """Work, and its result."""
-        done: Future[Any] = Future()
+    def run(self, work: Work, ended: Ended) -> None:
+        """Work, and what follows."""
+        self.running += 1
         self.working = True
         try:
-            done.set_result(work(*arguments, **named))
+            work()
         finally:
             self.working = False
-        return done
+        asyncio.get_running_loop().call_soon(self._ended, ended, None)
 
 
 DISK: Final = AtOnce()
@@ -171,8 +172,9 @@ async def dispatcher(cluster: LocalCluster) -> Dispatcher:
     assert cluster.node is not None
     node = cluster.node.services
     flusher = cluster.node._flusher
-    flusher._executor.shutdown()
-    flusher._executor = DISK
+    await flusher.drain()
+    flusher.close()
+    flusher._threads = DISK
     topics = [
         CreatableTopic(
             name=durability,

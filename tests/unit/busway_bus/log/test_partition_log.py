@@ -258,14 +258,30 @@ def test_a_header_damaged_on_disk_is_never_served_as_an_empty_answer():
     for position, content in ((8, b"\x7f\0\0\0"), (8, bytes(4)), (16, b"\1")):
         files = SimFiles()
         log = make(FOREVER, files)
-        append(log, NOW)
-        append(log, NOW)
+        for _ in range(3):  # the newest batch is not looked for
+            append(log, NOW)
         files.open(f"t-0/{0:020d}.log").content[position : position + len(content)] = content
         for offset in (0, 1):
             with pytest.raises(CorruptBatch):
-                log.read(offset, 10_000, up_to=2)
+                log.read(offset, 10_000, up_to=3)
         with pytest.raises(CorruptBatch):
-            offset_for_time(log, NOW, up_to=2)
+            offset_for_time(log, NOW, up_to=3)
+
+
+def test_the_newest_batch_is_found_without_a_look_at_the_files_until_it_is_cut():
+    """Every follower reads it next; after a cut the position belongs to what is appended then."""
+    files = SimFiles()
+    log = make(FOREVER, files)
+    for value in (b"a", b"a", b"newest"):
+        append(log, NOW, value=value)
+    segment = log._segments[0]
+    start = segment.size - segment.batch_size(segment._positions.newest[1])
+    assert segment._positions.newest == (2, start)
+    log.cut(1, NOW)
+    append(log, NOW, value=b"other")
+    append(log, NOW, value=b"last")
+    assert b"last" in log.read(2, 10_000, up_to=3)
+    assert b"newest" not in log.read(1, 10_000, up_to=3)
 
 
 def test_a_batch_that_has_lost_its_offset_is_told():
@@ -275,6 +291,7 @@ def test_a_batch_that_has_lost_its_offset_is_told():
     append(log, NOW)
     size = log.size_bytes
     append(log, NOW)
+    log._segments[0]._positions.clear()  # the newest batch is not looked for otherwise
     files.open(f"t-0/{0:020d}.log").content[size + 7] = 0
     with pytest.raises(CorruptBatch, match="cannot be found"):
         log.read(1, 10_000, up_to=2)

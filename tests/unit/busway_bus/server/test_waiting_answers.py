@@ -29,6 +29,7 @@ class Line(Stream):
         super().__init__("peer", shared)
         self.reading = True
         self.written = 0
+        self.sent: list[object] = []
 
     def pause_reading(self) -> None:
         """Not now."""
@@ -49,6 +50,7 @@ class Line(Stream):
         piece = self._queue.popleft()
         self._queued_bytes -= len(piece)
         self.written += len(piece)
+        self.sent.append(piece)
         return True
 
 
@@ -85,7 +87,10 @@ class Bench:
     def ask(self, answer: Reply | list[Piece], size: int = 10) -> None:
         """A request of so many bytes comes, which is answered like this."""
         self.answers.append(answer)
-        data = size.to_bytes(4, "big") + bytes(size)
+        self.receive(size.to_bytes(4, "big") + bytes(size))
+
+    def receive(self, data: bytes) -> None:
+        """Bytes of requests come."""
         while data:
             buffer = self.connection.buffer()
             count = min(len(buffer), len(data))
@@ -120,6 +125,46 @@ async def test_answers_that_wait_behind_another_are_counted(*, at_once: bool) ->
     await asyncio.sleep(0)
     assert bench.line.written == 5 * MIB + 5
     assert bench.shared.memory.used == 0
+
+
+async def test_a_lone_answer_is_written_in_the_same_turn() -> None:
+    """With others before it, behind it or asked for meanwhile, it keeps its place among them."""
+    bench = Bench()
+    first, fetched = reply(pipelined=True)
+    bench.ask(first)
+    fetched.complete([b"1"])
+    assert bench.line.written == 1
+    second, produced = reply(pipelined=True)
+    third, behind = reply(pipelined=True)
+    bench.ask(second)
+    bench.ask(third)
+    behind.complete([b"3"])
+    produced.complete([b"2"])
+    assert bench.line.written == 1
+    await asyncio.sleep(0)
+    assert bench.line.written == 3
+
+
+async def test_an_answer_that_is_there_when_its_request_was_handled_waits_for_those_before_it() -> None:
+    """The first one is gathered for one write with what follows; the second was completed by its own request."""
+    bench = Bench()
+    done, made = reply(pipelined=True)
+    made.complete([b"second"])
+    bench.answers = [[b"first"], done]
+    bench.receive(2 * ((10).to_bytes(4, "big") + bytes(10)))
+    assert bench.line.sent == [b"first"]
+    await asyncio.sleep(0)
+    assert bench.line.sent == [b"first", b"second"]
+
+
+async def test_an_answer_for_a_client_that_was_given_up_is_not_written() -> None:
+    bench = Bench()
+    late, made = reply(pipelined=True)
+    bench.ask(late)
+    bench.connection.give_up()
+    made.complete([b"late"])
+    await asyncio.sleep(0)
+    assert bench.line.written == 0
 
 
 async def test_answers_of_a_client_that_is_gone_are_let_go() -> None:
