@@ -173,7 +173,5 @@ class FollowerLogs:
             for partition in partitions
             if partition.state.local_end_offset < partition.log.end_offset or partition.log.wants_flush
         ]
-        if len(flushes) == 1:  # by far the most frequent; the gathering future costs a step of the event loop
-            await flushes[0]
-        elif flushes:
+        if flushes:
             await asyncio.gather(*flushes)
