@@ -170,7 +170,6 @@ def test_all_settings(both: tuple[Broker, Broker], jvm: ToolsJvm) -> None:
     for line in ALL:
         here, kafka = ({text.split("=")[0] for text in run(jvm, broker, f"configs {line}")[1]} for broker in both)
         own = {"durability", "log.durability", "busway.insecure", "group.disconnect.grace.ms", "metrics.listener"}
-        own |= {"unclean.leader.election.interval.ms"}  # which Kafka has and does not show
         assert {name for name in here - kafka if not name.startswith("errors.deadletterqueue.")} <= own, line
         refused = tuple(REFUSED_PREFIXES)
         assert [name for name in kafka - here if not name.startswith((*refused, "streams."))] == [], line

@@ -264,7 +264,7 @@ SERVED_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name(
 
 BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = by_name([*SERVED_CONFIGS.values(), *INERT_CONFIGS.values()])
 
-INTERNAL: Final = frozenset({"producer.id.expiration.check.interval.ms"})
+INTERNAL: Final = frozenset({"producer.id.expiration.check.interval.ms", "unclean.leader.election.interval.ms"})
 """Settings that Kafka accepts and does not show."""
 
 SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
