@@ -12,7 +12,8 @@ from typing import Any
 
 def pending_tasks() -> str:
     """Return a text with a paragraph for each pending task."""
-    tasks = [task for task in gc.get_objects() if isinstance(task, asyncio.Task) and not task.done()]
+    # By `type`: `isinstance` asks a weak proxy for the class of an object that may be gone.
+    tasks = [task for task in gc.get_objects() if issubclass(type(task), asyncio.Task) and not task.done()]
     return "\n".join("\n".join((f"{task.get_name()}:", *_places(task.get_coro()))) for task in tasks)
 
 

@@ -423,8 +423,10 @@ class PartitionLog:
         self.flushed_offset = min(self.flushed_offset, offset)
         with self.kept.guard:
             self.kept.truncations += 1
-        truncation.cut(self._files, self.directory, self._segments, offset)
-        self._rolled = [entry for entry in self._rolled if entry[0] in self._segments[:-1]]
+        try:
+            truncation.cut(self._files, self.directory, self._segments, offset)
+        finally:  # a flush before the retry would write producers at the end of a segment that is gone
+            self._rolled = [entry for entry in self._rolled if entry[0] in self._segments[:-1]]
         self.epochs.truncate(offset)
         self._files.replace(f"{self.directory}/{EPOCHS}", self.epochs.text().encode())
         self._snapshots.truncated(offset, self.active.size)

@@ -80,6 +80,9 @@ class SimTimer(asyncio.TimerHandle):
         self._when = when
         self._scheduled = True
 
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {self._when} {self._callback!r}>"
 

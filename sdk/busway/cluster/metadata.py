@@ -12,6 +12,7 @@ from uuid import UUID
 
 from busway_protocol.errors import ErrorCode, error_for
 from busway_protocol.messages.metadata import MetadataResponse
+from busway_protocol.types import ZERO_UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +74,13 @@ class ClusterMetadata:
                 self.problems[name] = code
                 continue
             self.problems.pop(name, None)
+            # Without an id it may be another topic of the name, whose epochs begin at 0 again.
+            has_id = topic.topic_id != ZERO_UUID
             partitions = [
                 PartitionInfo(
                     partition.partition_index,
                     partition.leader_id,
-                    partition.leader_epoch,
+                    partition.leader_epoch if has_id else -1,
                     tuple(partition.replica_nodes),
                     tuple(partition.isr_nodes),
                 )

@@ -60,3 +60,11 @@ def test_metadata_of_a_broker_that_is_behind_moves_no_leader_back() -> None:
     metadata.update(described(2, 6, 8), all_topics=True)
     metadata.update(described(1, 5, 8), all_topics=True)
     assert metadata.leader("t", 0) == 2
+
+
+def test_without_topic_ids_no_leader_epoch_is_known() -> None:
+    """A topic that was created again would keep the epoch of the one before, which its broker refuses for ever."""
+    metadata = ClusterMetadata()
+    for leader, epoch in ((2, 5), (1, 0)):
+        metadata.update(described(leader, epoch, 0), all_topics=False)
+        assert (metadata.leader("t", 0), metadata.leader_epoch("t", 0)) == (leader, -1)

@@ -1,11 +1,14 @@
 """Rolls, retention, look-ups by time, and deletion of records, on the simulated disk."""
 
+from errno import ENOSPC
+
 import pytest
 from tests.unit.busway_bus.log.transactional import truncate
 
 from busway_bus.log import snapshots
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.partition_log import PartitionLog
+from busway_bus.log.segment import Segment
 from busway_bus.testing.sim_files import PowerCut, SimFiles
 from busway_protocol.errors import ErrorCode, KafkaError
 from busway_protocol.records.batch import CorruptBatch, iter_batches
@@ -409,6 +412,30 @@ def test_a_snapshot_of_what_was_cut_off_is_not_written(monkeypatch):
     append(log, NOW)
     flush(log)
     assert f"{3:020d}.snapshot" in files.list("t-0")
+
+
+def test_a_flush_between_a_failed_truncation_and_its_retry_proves_nothing_that_is_gone(monkeypatch):
+    """The producers at the end of a deleted segment would prove to a start that its records were on disk."""
+    files = SimFiles()
+    log = make(FOREVER, files)
+    for _ in range(10):
+        append(log, NOW)
+    assert len(bases(log)) > 3
+    failures = [OSError(ENOSPC, "no space")]
+    done = Segment.truncate
+
+    def truncated(segment: Segment, offset: int) -> None:
+        if failures:
+            raise failures.pop()
+        done(segment, offset)
+
+    monkeypatch.setattr(Segment, "truncate", truncated)
+    with pytest.raises(OSError, match="no space"):
+        log.cut(2, NOW)
+    flush(log)
+    assert [name for name in files.list("t-0") if name.endswith(".snapshot") and int(name[:20]) > log.end_offset] == []
+    truncate(log, 2, NOW)
+    assert log.end_offset == 2
 
 
 def test_a_truncation_reads_only_what_follows_the_last_snapshot():
