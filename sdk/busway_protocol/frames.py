@@ -32,7 +32,7 @@ class FrameReader:
             self._buffer += data
             if len(self._buffer) < self._needed:
                 return []
-            whole = memoryview(bytes(self._buffer))
+            whole = memoryview(self._buffer).toreadonly()  # not copied: a response may have megabytes
             self._buffer = bytearray()
         else:
             whole = memoryview(data if isinstance(data, bytes) else bytes(data))

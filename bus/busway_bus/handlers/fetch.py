@@ -364,6 +364,13 @@ class _Fetch(PendingResponse):
         KafkaError: OFFSET_OUT_OF_RANGE, disk failure, or damage.
         """
         request = cached.request
+        if self._follower is not None:
+            shared = self._context.node.replicas.newest_read.get(partition, request.fetch_offset)
+            if 0 < len(shared) <= min(left, request.partition_max_bytes):
+                data.records = shared
+                self._sizes[partition] = len(shared)
+                self._bytes += len(shared)
+                return len(shared)
         try:
             max_bytes, min_one = min(max(left, 0), request.partition_max_bytes), self._bytes == 0
             if self._request.isolation_level:
@@ -381,6 +388,8 @@ class _Fetch(PendingResponse):
                 return 0
             size = len(batches)
             data.records = pieces(batches)
+            if self._follower is not None and type(data.records) is bytearray:
+                self._context.node.replicas.newest_read.note(partition, request.fetch_offset, data.records)
         except (ProtocolError, OSError) as problem:
             raise KafkaError(partition.damaged(problem)) from problem
         self._sizes[partition] = size

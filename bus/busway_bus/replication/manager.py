@@ -27,6 +27,7 @@ from busway_bus.replication.acknowledgements import Acknowledged
 from busway_bus.replication.isr import AlterPartition, FollowerFetch
 from busway_bus.replication.local_partitions import Key, LocalPartitions, Peers
 from busway_bus.replication.log_manager import LogManager
+from busway_bus.replication.newest_read import NewestRead
 from busway_bus.replication.partition import Partition
 from busway_bus.replication.partition_state import ACKS_ALL
 from busway_bus.replication.transaction_verification import TransactionVerifications
@@ -100,6 +101,7 @@ class ReplicaManager:
         self._inspections: set[asyncio.Task[AppendInfo]] = set()
         self._inspecting = asyncio.Semaphore(INSPECTIONS_MAX)
         self.slices = Slices(machine)
+        self.newest_read = NewestRead()
         self.scheduler = scheduler
         self.verifications = TransactionVerifications()
         self.logs = LogManager(config, store, flusher, self.local, scheduler=self.scheduler, machine=machine)

@@ -30,3 +30,16 @@ def test_a_size_out_of_bounds_is_refused_at_once(head: bytes, size: int) -> None
         FrameReader(100 * 1024 * 1024).feed(head)
     assert refused.value.size == size
     assert refused.value.head == head[:16]
+
+
+def test_a_frame_of_many_pieces_is_not_copied_and_stays_as_it_is() -> None:
+    """It is a view of the buffer in which it has come, which what follows does not change."""
+    reader, payload = FrameReader(1000), bytes(range(200))
+    stream = frame_header(200) + payload + frame_header(3) + b"abc"
+    assert reader.feed(stream[:100]) == []
+    buffer = reader._buffer
+    (frame,) = reader.feed(stream[100:206])
+    assert frame.obj is buffer
+    assert frame.readonly
+    (behind,) = reader.feed(stream[206:])
+    assert (bytes(frame), bytes(behind)) == (payload, b"abc")
