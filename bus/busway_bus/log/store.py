@@ -244,11 +244,8 @@ class LogStore:
         self._lower_recovery_point(key, offset)
         return log.begin_at(offset, now_ms)
 
-    def restart(self, key: Key, offset: int, now_ms: int) -> None:
-        """As `begin_at`, in the event loop's thread; of a log that is not open, too."""
-        if (log := self.logs.get(key)) is not None:
-            log.producers = self.begin_at(key, offset, now_ms).in_place_of(log.producers)
-            return
+    def restart(self, key: Key, offset: int) -> None:
+        """As `begin_at`, of a log that is not open."""
         self._lower_recovery_point(key, offset)
         remove_records(self._files, directory_of(key), offset)
 

@@ -12,8 +12,10 @@ from typing import Final
 
 from busway_bus.kernel.config import BrokerConfig
 from busway_bus.kernel.dynamic_configs import CLUSTER_KEY
+from busway_bus.log.directories import Key
 from busway_bus.log.flusher import Flusher
 from busway_bus.log.partition_log import PartitionLog
+from busway_bus.log.producer_state import ProducerState
 from busway_bus.log.store import LogStore
 from busway_bus.metadata.features import METADATA_VERSION
 from busway_bus.metadata.records import TOPIC
@@ -64,10 +66,8 @@ class QuorumMember:
             me=ReplicaKey(identity.node_id, identity.directory_id),
             voters=VoterSet.fixed(self._config.voters),
             partition_log=partition_log,
-            truncate=lambda offset: self._flusher.cut(
-                partition_log, functools.partial(store.cut, (TOPIC, 0), offset, self._machine.wall_ms())
-            ),
-            restart=lambda offset: store.restart((TOPIC, 0), offset, self._machine.wall_ms()),
+            truncate=lambda offset: self._cut(partition_log, store.cut, offset),
+            restart=lambda offset: self._cut(partition_log, store.begin_at, offset),
             snapshots=snapshots,
             download=SnapshotDownload(store.files, f"{TOPIC}-0", snapshots),
             election_file=ElectionFile(store.files, f"{TOPIC}-0"),
@@ -79,6 +79,11 @@ class QuorumMember:
             on_lost=lambda _: self._on_lost(),
         )
         return self.driver
+
+    async def _cut(
+        self, partition_log: PartitionLog, work: Callable[[Key, int, int], ProducerState], offset: int
+    ) -> None:
+        await self._flusher.cut(partition_log, functools.partial(work, (TOPIC, 0), offset, self._machine.wall_ms()))
 
     async def format(self) -> None:
         """Write the first records of a new cluster, once this node leads it."""

@@ -79,7 +79,7 @@ class QuorumDriver:
     Args:
         partition_log: the metadata log; it has no other writer.
         truncate: truncates it, and the checkpoints of its length on disk; it is not cancelled.
-        restart: removes all its records; it then begins at the given offset.
+        restart: removes all its records; it then begins at the given offset; not cancelled either.
         on_lost: called when this node must stop: its committed records differ from its leader's.
     """
 
@@ -90,7 +90,7 @@ class QuorumDriver:
         voters: VoterSet,
         partition_log: PartitionLog,
         truncate: Callable[[int], Awaitable[None]],
-        restart: Callable[[int], None],
+        restart: Callable[[int], Awaitable[None]],
         download: SnapshotDownload,
         snapshots: MetadataSnapshots,
         election_file: ElectionFile,

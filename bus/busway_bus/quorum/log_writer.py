@@ -65,7 +65,7 @@ class LogWriter:
         partition_log: PartitionLog,
         *,
         truncate: Callable[[int], Awaitable[None]],
-        restart: Callable[[int], None],
+        restart: Callable[[int], Awaitable[None]],
         download: SnapshotDownload,
         truncated: Callable[[], None],
         downloaded: Callable[[SnapshotPart, bool], None],
@@ -206,7 +206,7 @@ class LogWriter:
             self._after = functools.partial(self._downloaded, part, intact)
         elif snapshot is not None:
             await off_loop(functools.partial(download.name, snapshot))
-            self._restart(snapshot.offset)
+            await self._restart(snapshot.offset)
             download.installed(snapshot)
             self._installed(snapshot)
             await off_loop(download.finish)

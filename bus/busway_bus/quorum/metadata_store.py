@@ -60,7 +60,7 @@ class MetadataStore:
                 "choose an empty directory"
             )
         key = (TOPIC, 0)
-        settle(store.files, f"{TOPIC}-0", snapshots, lambda offset: store.restart(key, offset, now_ms))
+        settle(store.files, f"{TOPIC}-0", snapshots, lambda offset: store.restart(key, offset))
         try:
             self.log: PartitionLog = store.open(
                 TOPIC,

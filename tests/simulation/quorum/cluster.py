@@ -118,7 +118,9 @@ class Controller:
                     truncate=lambda offset: flusher.cut(
                         partition_log, functools.partial(store.cut, (TOPIC, 0), offset, machine.wall_ms())
                     ),
-                    restart=lambda offset: store.restart((TOPIC, 0), offset, machine.wall_ms()),
+                    restart=lambda offset: flusher.cut(
+                        partition_log, functools.partial(store.begin_at, (TOPIC, 0), offset, machine.wall_ms())
+                    ),
                     snapshots=snapshots,
                     download=FragileDownload(self, snapshots),
                     election_file=ElectionFile(self.disk, f"{TOPIC}-0"),

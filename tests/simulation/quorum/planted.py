@@ -98,7 +98,7 @@ def _emptied_first(_: Any) -> Any:
                 await off_loop(functools.partial(self._download.check, change.part.snapshot)),
             )
             return
-        self._restart(change.install.offset)
+        await self._restart(change.install.offset)
         await off_loop(functools.partial(self._download.name, change.install))
         self._download.installed(change.install)
         self._installed(change.install)

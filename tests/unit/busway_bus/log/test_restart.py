@@ -63,6 +63,12 @@ async def written() -> tuple[Disk, LogStore, PartitionLog]:
     return files, store, log
 
 
+def begin(store: LogStore, offset: int) -> None:
+    """Remove the records of the open log."""
+    log = store.logs[KEY]
+    log.producers = store.begin_at(KEY, offset, NOW).in_place_of(log.producers)
+
+
 def goes_on(store: LogStore, log: PartitionLog, offset: int) -> None:
     """It is empty there, and takes records of a later epoch, also after a start."""
     assert (log.start_offset, log.end_offset, log.flushed_offset) == (offset, offset, offset)
@@ -76,7 +82,7 @@ def goes_on(store: LogStore, log: PartitionLog, offset: int) -> None:
 async def test_it_begins_where_it_is_told(offset: int) -> None:
     """Before its old end, at it and behind it."""
     files, store, log = await written()
-    store.restart(KEY, offset, NOW)
+    begin(store, offset)
     goes_on(store, log, offset)
     _, again = opened(files)
     assert (again.start_offset, again.end_offset, again.epochs.entries) == (offset, offset + 1, [(20, offset)])
@@ -89,9 +95,9 @@ async def test_a_disk_that_fails_at_any_step_is_tried_again(offset: int) -> None
         files, store, log = await written()
         files.good_steps = steps
         try:
-            store.restart(KEY, offset, NOW)
+            begin(store, offset)
         except OSError:
-            store.restart(KEY, offset, NOW)
+            begin(store, offset)
             goes_on(store, log, offset)
         else:
             assert steps > 10
@@ -106,12 +112,12 @@ async def test_a_power_cut_at_any_step_is_repeated_by_the_next_start(offset: int
         files, store, _ = await written()
         files.good_steps, files.power = steps, True
         try:
-            store.restart(KEY, offset, NOW)
+            begin(store, offset)
         except PowerCut:
             files.cut_power(Random(steps).randrange)
             numbers = itertools.count(1)
             store = LogStore(files, node_id=1, new_ids=lambda numbers=numbers: UUID(int=next(numbers)))
-            store.restart(KEY, offset, NOW)
+            store.restart(KEY, offset)
             goes_on(store, store.open("t", 0, ID, CONFIG, NOW, flushed=offset), offset)
         else:
             assert steps > 10
@@ -125,7 +131,7 @@ async def test_a_flush_under_way_leaves_nothing_of_the_old_log() -> None:
     log.append(batch(13), leader_epoch=13, now_ms=NOW)
     log.roll(NOW)
     point = log.flush_point()
-    store.restart(KEY, 100, NOW)
+    begin(store, 100)
     await asyncio.to_thread(point.sync)
     log.flushed(point)
     goes_on(store, log, 100)

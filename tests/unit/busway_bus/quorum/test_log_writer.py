@@ -1,10 +1,11 @@
-"""Truncation of the metadata log: in a thread, alone on the log, repeated after a failure, in order with what follows."""
+"""Truncation of the metadata log, and its replacement by a snapshot: in a thread, alone on the log, repeated after a failure, in order with what follows."""
 
 import asyncio
 import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from busway_bus.log.flusher import Flusher
 from busway_bus.log.log_config import LogConfig
 from busway_bus.log.store import LogStore
 from busway_bus.metadata.records import TOPIC
+from busway_bus.metadata.snapshot import SnapshotId
 from busway_bus.quorum.election_file import ElectionFile
 from busway_bus.quorum.log_writer import LogWriter
 from busway_bus.quorum.ready import LogWrite, Ready
@@ -38,14 +40,15 @@ class Written:
         self.persisted: list[int] = []
         self.problems: list[Exception] = []
         self.read_again = 0
+        self.steps: list[object] = []
         self.writer = LogWriter(
             self.log,
             truncate=lambda offset: self.flusher.cut(self.log, functools.partial(store.cut, KEY, offset, NOW)),
-            restart=cast("Any", None),
+            restart=lambda offset: self.flusher.cut(self.log, functools.partial(store.begin_at, KEY, offset, NOW)),
             truncated=self._truncated,
-            download=cast("Any", None),
+            download=cast("Any", SimpleNamespace(name=self.steps.append, installed=self._named, finish=lambda: None)),
             downloaded=cast("Any", None),
-            installed=cast("Any", None),
+            installed=self.steps.append,
             election_file=self.election,
             flusher=self.flusher,
             machine=OS,
@@ -56,6 +59,9 @@ class Written:
     def _truncated(self) -> None:
         assert not self.log.busy
         self.read_again += 1
+
+    def _named(self, snapshot: SnapshotId) -> None:
+        assert (self.log.busy, self.log.start_offset, self.log.end_offset) == (False, snapshot.offset, snapshot.offset)
 
     async def begin(self) -> None:
         self.write(1, LogWrite(batches=(batches(0, 10),)))
@@ -109,6 +115,21 @@ async def test_a_vote_after_a_truncation_is_saved_after_it(written: Callable[[],
     log.files.opened.set()
     await until(lambda: log.persisted[-1:] == [4])
     assert (log.election.read(), log.log.end_offset, log.read_again) == (vote, 6, 1)
+
+
+async def test_the_installation_of_a_snapshot_does_not_hold_the_event_loop(written: Callable[[], Written]) -> None:
+    """The records are removed in a thread; until the image loads the snapshot, the log is busy. What follows waits."""
+    log = written()
+    await log.begin()
+    snapshot = SnapshotId(20, 3)
+    log.files.opened.clear()
+    log.write(2, LogWrite(install=snapshot))
+    log.write(3, LogWrite(batches=(batches(20, 1),)))
+    await until(lambda: log.files.waits > 0)
+    assert (log.log.busy, log.persisted, log.steps) == (True, [1], [snapshot])
+    log.files.opened.set()
+    await until(lambda: 3 in log.persisted)
+    assert (log.steps, log.log.end_offset, log.log.busy) == ([snapshot, snapshot], 21, False)
 
 
 async def test_a_truncation_that_failed_is_repeated_whole(written: Callable[[], Written]) -> None:
