@@ -4,12 +4,12 @@ Here: one leader an epoch, of the quorum and of each partition; what is below a 
 Not here: what clients see (`load`), the checks at the end (`run`).
 """
 
-from typing import Any, Final
+from typing import Final
 
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.testing.world import SimNode
 from busway_protocol.records.batch import iter_batches
-from tests.simulation.three_nodes.nodes import Cluster
+from tests.simulation.three_nodes.nodes import Cluster, driver_of
 
 METADATA: Final = ("__cluster_metadata", 0)
 Place = tuple[str, int]
@@ -93,11 +93,3 @@ class Invariants:
                         f"one that was below a high watermark"
                     )
             assert offset > begin, f"{node.name} has no whole batch at offset {offset} of {place}"
-
-
-def driver_of(node: SimNode) -> Any:
-    """The part of a node in the quorum, if it has begun."""
-    member = getattr(node.node, "_member", None)
-    if member is not None:
-        return getattr(member._quorum, "driver", None)
-    return getattr(node.node, "_driver", None)

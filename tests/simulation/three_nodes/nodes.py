@@ -5,7 +5,7 @@ Not here: the faults (`faults`), controllers alone (`tests.simulation.quorum`).
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from busway_bus.log.partition_log import PartitionLog
 from busway_bus.replication.partition import Partition
@@ -44,6 +44,7 @@ class Cluster:
             self._format(node)
         self.by_name = {node.name: node for node in self.nodes}
         self.brokers = [node for node, roles in zip(self.nodes, plan.roles, strict=True) if "broker" in roles]
+        self.voters = [node for node, roles in zip(self.nodes, plan.roles, strict=True) if "controller" in roles]
         self.down_until: dict[str, float] = {}
         self.refused: dict[str, Exception] = {}
         self.starts = self.disks = 0
@@ -83,6 +84,23 @@ class Cluster:
                     await self.world.sleep(_AGAIN_S)
             await self.world.sleep(_LOOK_S)
 
+    def hasten_first_election(self) -> bool:
+        """Let a voter's election time-out end now, once a majority runs; return whether it does.
+
+        In new voters' time-outs nothing happens but fetches that are refused. Later elections take their time.
+        """
+        running = [
+            node for node in self.voters if (driver := driver_of(node)) is not None and driver._owner is not None
+        ]
+        if len(running) * 2 <= len(self.voters):
+            return False
+        node = self.world.chance("first election").choice(running)
+        driver = driver_of(node)
+        driver.core.replica.deadline_ms = 0
+        with node.process.inside():
+            driver._wake()
+        return True
+
     @property
     def serving(self) -> Iterator[SimNode]:
         """The brokers whose services are built."""
@@ -113,6 +131,14 @@ class Cluster:
                 if topic is None or any(set(part.isr) != set(part.replicas) for part in topic.partitions):
                     return False
         return True
+
+
+def driver_of(node: SimNode) -> Any:
+    """The part of a node in the quorum, if it has begun."""
+    member = getattr(node.node, "_member", None)
+    if member is not None:
+        return getattr(member._quorum, "driver", None)
+    return getattr(node.node, "_driver", None)
 
 
 def serves(node: SimNode) -> bool:

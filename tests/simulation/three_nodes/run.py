@@ -25,7 +25,7 @@ from tests.simulation.three_nodes.plan import ClusterPlan, draw
 
 CONVERGED_S: Final = 60.0
 """Bound of virtual time in which everything works again once the faults are over."""
-_LOOK_S: Final = 0.1
+_LOOK_S: Final = 0.02
 _CLIENTS: Final = {"reader": load.read, "group": load.commit, "copier": load.copy}
 
 
@@ -118,6 +118,7 @@ class _Run:
             self._failed.set_exception(problem)
 
     async def _play(self) -> Outcome:
+        await self._until("a majority of the voters run", self._cluster.hasten_first_election)
         await self._until("the cluster has started", lambda: self._cluster.in_sync([]))
         await self._client.run(self._create_topics)
         await self._until("topics are created", lambda: self._cluster.in_sync(self._topics))
@@ -126,7 +127,7 @@ class _Run:
         await self._faults.heal()
         self._seen.calm.set()
         healed_s = self._world.now
-        await self._until("all replicas are in sync", lambda: self._cluster.in_sync(self._topics))
+        await self._until("all replicas are in sync", self._in_sync)
         converged_s = self._world.now - healed_s
         before = {index: len(records) for index, records in self._seen.acknowledged.items()}
         await self._until(
@@ -188,9 +189,13 @@ class _Run:
 
         await self._in_time(what, wait())
 
+    def _in_sync(self) -> bool:
+        """Whether all replicas are open and in sync; a node that has just started has an old image."""
+        return self._cluster.in_sync(self._topics) and all(len(replicas) == 3 for replicas in self._replicas())
+
     def _ends_agree(self) -> bool:
         return all(
-            len({(replica.log.end_offset, replica.high_watermark) for replica in replicas}) == 1
+            len(replicas) == 3 and len({(replica.log.end_offset, replica.high_watermark) for replica in replicas}) == 1
             for replicas in self._replicas()
         )
 

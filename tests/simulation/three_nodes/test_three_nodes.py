@@ -7,7 +7,7 @@ import pytest
 
 from busway_bus.testing.simulated_nodes import simulated_nodes, start_nodes
 from busway_bus.testing.world import World
-from tests.simulation.three_nodes.invariants import driver_of
+from tests.simulation.three_nodes.nodes import driver_of
 from tests.simulation.three_nodes.plan import KINDS, ClusterPlan, draw
 from tests.simulation.three_nodes.run import run_plan, run_seed
 
