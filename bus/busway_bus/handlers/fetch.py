@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
+from weakref import ref
 
 from busway_bus.handlers.common.context import PeerGone, RequestContext
 from busway_bus.handlers.common.fetch_data import diverging_end, endpoints, is_news, refused
@@ -298,17 +299,17 @@ class _Fetch(PendingResponse):
 
     def _find(self, cached: CachedPartition) -> Partition:
         replicas = self._context.node.replicas
-        partition: Partition | None = cached.partition
+        partition: Partition | None = cached.partition()
         if partition is not None and replicas.local.get((partition.topic, partition.index)) is partition:
             return partition
-        cached.partition = None
         topic, topic_id, partition_index = cached.key
         name: str | None = topic
         if self._context.api_version >= TOPIC_IDS_SINCE:
             name = replicas.name_of(topic_id)
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        partition = cached.partition = replicas.find(name or "", partition_index)
+        partition = replicas.find(name or "", partition_index)
+        cached.partition = ref(partition)
         return partition
 
     def _readable(self, partition: Partition) -> int:

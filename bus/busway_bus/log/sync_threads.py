@@ -48,18 +48,26 @@ class SyncThreads:
             running = loop.run_in_executor(self._executor, work)
             running.add_done_callback(partial(self._ran, ended))
             return
-        if self.running > len(self._threads) and len(self._threads) < self._count:
-            # As a daemon: a process that ends without `close` does not wait for it.
-            thread = threading.Thread(  # noqa: TID251 - as above
-                target=_run, args=(self._queue,), name=self._name, daemon=True
-            )
-            self._threads.append(thread)
-            thread.start()
         self._queue.put((work, partial(self._ended, ended), loop))
+        if self.running > len(self._threads) and len(self._threads) < self._count:
+            self._start()
+
+    def _start(self) -> None:
+        # As a daemon: a process that ends without `close` does not wait for it.
+        thread = threading.Thread(  # noqa: TID251 - as above
+            target=_run, args=(self._queue,), name=self._name, daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError as problem:  # the system allows no more of them
+            if not self._threads and (entry := self._queue.get_nowait()) is not None:
+                _, ended, loop = entry
+                loop.call_soon(ended, problem)
+            return
+        self._threads.append(thread)
 
     def _ran(self, ended: Ended, running: "asyncio.Future[None]") -> None:
-        if not running.cancelled():
-            self._ended(ended, running.exception())
+        self._ended(ended, asyncio.CancelledError() if running.cancelled() else running.exception())
 
     def _ended(self, ended: Ended, problem: BaseException | None) -> None:
         self.running -= 1
@@ -77,7 +85,7 @@ class SyncThreads:
             await asyncio.wait([self._drained])
 
     def close(self) -> None:
-        """Stop the threads after the works that have begun."""
+        """Stop the threads after all works."""
         _stop(self._queue, len(self._threads))
         for thread in self._threads:
             thread.join()

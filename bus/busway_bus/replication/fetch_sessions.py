@@ -5,6 +5,7 @@ Not here: reading, the clock.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
@@ -27,17 +28,21 @@ Key = tuple[str, UUID, int]
 """Topic name, topic id and partition. A client sends either name or id."""
 
 
+def _no_partition() -> None:
+    return None
+
+
 @dataclass(slots=True, eq=False)
 class CachedPartition:
     """A partition of a session, with fields of the last response.
 
     Attributes:
-        partition: the one that was read last; it may be deleted since.
+        partition: a weak reference to the one that was read last; it may be deleted since.
     """
 
     key: Key
     request: FetchPartition
-    partition: Any = None
+    partition: Callable[[], Any] = _no_partition
     high_watermark: int = -1
     log_start_offset: int = -1
     error: int = 0

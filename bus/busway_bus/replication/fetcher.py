@@ -202,7 +202,7 @@ class Fetcher:
                 timeout_ms=self._settings.timeout_ms + request.max_wait_ms,
             )
         except asyncio.CancelledError:
-            if self._asking or self._closing:
+            if self._asking or self._closing or self._task.cancelling() > 1:
                 raise
         else:
             return response

@@ -16,7 +16,7 @@ from busway_bus.log.store import LogStore
 from busway_bus.replication.following import Append, ReplicaLog
 from busway_bus.replication.log_manager import LogManager
 from busway_bus.replication.partition import Partition
-from busway_protocol.errors import ErrorCode, KafkaError
+from busway_protocol.errors import ErrorCode, KafkaError, ProtocolError
 from busway_protocol.machine import Machine
 from busway_protocol.records.batch import iter_batches
 
@@ -54,7 +54,10 @@ class FollowerLogs:
         log = partition.log
         if log.start_offset != log.end_offset:
             return None
-        header = next((header for header, _ in iter_batches(step.records)), None)
+        try:
+            header = next((header for header, _ in iter_batches(step.records)), None)
+        except ProtocolError:
+            return None  # `append` says so
         if header is None or header.base_offset >= log.end_offset:
             return None
         return header.base_offset if header.last_offset >= log.end_offset else None

@@ -29,7 +29,7 @@ class Waiter(Protocol):
         """Handle a moved high watermark, lost leadership or deletion."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, weakref_slot=True, kw_only=True, eq=False)
 class Partition:
     """One partition.
 

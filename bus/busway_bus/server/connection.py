@@ -277,7 +277,8 @@ class Connection:
         """Write a lone response at once, others together: this is called in the middle of other work."""
         if self._writing_soon:
             return
-        if len(self._answers) == 1 and not (self._requests or self._working or self._gone or self._finishing):
+        lone = len(self._answers) == 1 and not (self._requests or self._working or self._gone or self._finishing)
+        if lone and not self._node.scheduler.over():  # else many at once would be one long turn
             self._write_answers()  # without requests that would begin within that work
         else:
             self._writing_soon = True

@@ -1,12 +1,15 @@
 """What a fetch answers, and when."""
 
 import asyncio
+import gc
 import threading
 from typing import Any
+from weakref import ref
 
 import pytest
 from tests.support.patience import patient
 from tests.support.raw_client import RawClient, frame
+from tests.support.waiting import until
 
 from busway_bus.handlers import fetch as fetch_handler
 from busway_bus.log.os_files import OsFile, OsLoan
@@ -16,7 +19,7 @@ from busway_protocol.errors import ErrorCode
 from busway_protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
 from busway_protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from busway_protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from busway_protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from busway_protocol.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from busway_protocol.records.batch import iter_batches
 from busway_protocol.records.builder import BatchBuilder
 
@@ -72,6 +75,23 @@ async def test_a_busy_partition_does_not_starve_the_others_of_its_session(cluste
                     changed.add(partition.partition_index)
             await produce(client, 0)
         assert offsets == {0: 3, 1: 3, 2: 3}
+
+
+async def test_a_session_keeps_no_deleted_partition(cluster: LocalCluster) -> None:
+    """Its client may never come back, and a partition has indexes and producers."""
+    async with RawClient(cluster.bootstrap_servers) as client:
+        await create(client, 1)
+        deleted = ref(cluster.node.services.replicas.find("t", 0))
+        opened = await client.ask(fetching(FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=2_000)), 11)
+        assert opened.session_id
+        gone = await client.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=5_000), 4)
+        assert gone.responses[0].error_code == ErrorCode.NONE
+
+    def is_collected() -> bool:
+        gc.collect()
+        return deleted() is None
+
+    await until(is_collected)
 
 
 async def test_very_many_partitions_are_read_in_parts(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,15 @@
 
 import asyncio
 import threading
+from functools import partial
+
+import pytest
 
 from busway_bus.log.sync_threads import SyncThreads
+
+
+def waited(gate: threading.Event) -> None:
+    gate.wait()
 
 
 async def test_works_end_on_the_event_loop_with_what_they_raised() -> None:
@@ -43,6 +50,26 @@ async def test_no_more_than_so_many_run_at_once_and_the_others_wait() -> None:
     gate.set()
     await threads.drain()
     assert ends == [None] * 5
+    threads.close()
+
+
+@pytest.mark.parametrize("allowed", [0, 1])
+async def test_a_system_without_room_for_a_thread_ends_no_work_silently(
+    monkeypatch: pytest.MonkeyPatch, allowed: int
+) -> None:
+    """Without any thread the work fails, else it waits for those that there are."""
+    threads, gate, ends = SyncThreads(2, "t"), threading.Event(), []
+    for _ in range(allowed):
+        threads.run(partial(waited, gate), ends.append)
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    threads.run(lambda: None, ends.append)
+    gate.set()
+    await threads.drain()
+    assert [type(problem) for problem in ends] == ([type(None)] * 2 if allowed else [RuntimeError])
     threads.close()
 
 

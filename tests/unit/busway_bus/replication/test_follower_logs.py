@@ -225,3 +225,5 @@ async def test_an_empty_log_begins_where_its_leaders_first_batch_does(follower: 
     batch = bytearray(builder.build())
     assign_offset(batch, base_offset=18, leader_epoch=0)
     assert must_restart(partition, Append(records=batch, high_watermark=23, log_start_offset=20)) == 18
+    batch[8:12] = (5).to_bytes(4, "big")  # no batch is so short: `append` refuses it for this partition only
+    assert must_restart(partition, Append(records=batch, high_watermark=23, log_start_offset=20)) is None
