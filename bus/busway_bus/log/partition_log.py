@@ -259,9 +259,8 @@ class PartitionLog:
     def flushed(self, point: FlushPoint) -> None:
         if point.rolled:
             self._rolled = [entry for entry in self._rolled if entry not in point.rolled]
-        if (
-            point.truncations == self.kept.truncations
-        ):  # else the synced records were truncated and may have been replaced
+        # Else the synced records were truncated and may have been replaced.
+        if point.truncations == self.kept.truncations:
             self.flushed_offset = max(self.flushed_offset, point.end_offset)
 
     @property
