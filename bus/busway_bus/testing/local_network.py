@@ -9,13 +9,13 @@ is healed, if its connection is still open. New connections are opened by the ke
 
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
 from busway_bus.server.acceptor import StreamsOf
 from busway_bus.server.socket_stream import AVAILABLE, SocketStream
-from busway_bus.server.stream import Shared
+from busway_bus.server.stream import Piece, Shared, Stream
 
 CLIENTS: Final = 0
 """All clients of the nodes, as an end of a cut."""
@@ -110,6 +110,12 @@ class _Stream(SocketStream):
             super()._writable()
         else:
             self._watch_writes(on=False)
+
+    def put(self, pieces: Sequence[Piece]) -> None:
+        if self.is_sent():
+            super().put(pieces)
+        else:
+            Stream.put(self, pieces)  # into the queue, from which nothing is sent
 
     def _send(self) -> bool:
         if self.is_sent():
