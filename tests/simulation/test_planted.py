@@ -1,7 +1,6 @@
 """Bugs put in on purpose are found; `planted` says how soon."""
 
 import inspect
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -76,9 +75,8 @@ def test_every_bug_has_its_row() -> None:
 
 @pytest.mark.hostile
 @pytest.mark.timeout(1500)
-def test_planted_bugs_are_found() -> None:
-    """Each within four minutes of seeds."""
-    missed = [
-        search.bug for search in searches(PLANTED, seconds=SECONDS_MAX, jobs=os.cpu_count() or 1) if not search.anomaly
-    ]
-    assert missed == []
+@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_found(bug: Planted) -> None:
+    """Within four minutes of CPU."""
+    (search,) = searches((bug,), seconds=SECONDS_MAX, jobs=1)
+    assert search.anomaly

@@ -9,13 +9,10 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 from busway_protocol.machine import Machine
-
-if TYPE_CHECKING:
-    from busway_bus.testing.sim_tasks import SimHandle, SimTimer
 
 EPOCH_MS: Final = 1_767_225_600_000
 """Every host's wall clock at virtual time 0: 2026-01-01 UTC."""
@@ -59,7 +56,7 @@ class Process:
         self.host = host
         self.number = host.processes
         self.name = host.name if self.number == 1 else f"{host.name}#{self.number}"
-        self.ready: deque[SimHandle | SimTimer] = deque()
+        self.ready: deque[Any] = deque()  # of `sim_tasks`, which import this module
         self.queued = False
         self.dead = False
         self.frozen = False
